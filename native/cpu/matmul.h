@@ -1,0 +1,77 @@
+// The product at the heart of the CPU backend: packed weights times prepared activations, for every tensor
+// type. What lies behind this header (layouts, instruction sets) is nobody else's business.
+//
+// Layout rule, known to the planner: a slice [rows, cols] takes alignUp(rows, 16) * rowBytes(type, cols) bytes,
+// the same bytes per weight as the file. Rows are interleaved in panels of 16.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "cpu/thread_pool.h"
+
+namespace ds4 {
+
+/// ggml type ids, as in the file.
+enum class TensorType : int32_t {
+  F32 = 0, F16 = 1, Q8_0 = 8, Q2_K = 10, Q3_K = 11, Q4_K = 12, Q5_K = 13, Q6_K = 14,
+  IQ2_XXS = 16, IQ2_XS = 17, IQ3_XXS = 18, IQ4_XS = 23, I32 = 26, BF16 = 30, MXFP4 = 39,
+};
+
+/// A weight tensor [slices, rows, cols] in kernel layout. Does not own its memory (the arena does).
+struct PackedMatrix {
+  TensorType type;
+  int64_t slices;  // experts; 1 for a plain matrix
+  int64_t rows;    // outputs
+  int64_t cols;    // inputs
+  const uint8_t* data;
+  size_t sliceBytes;
+};
+
+/// Bytes of one slice in kernel layout.
+size_t packedSliceBytes(TensorType type, int64_t rows, int64_t cols);
+
+/// Repacks rows [rowBegin, rowBegin + rowCount) of one slice from file layout. rowBegin is a multiple of 16,
+/// rowCount too unless it reaches the last row. `target` is the start of the slice.
+void packRows(TensorType type, int64_t rows, int64_t cols, int64_t rowBegin, int64_t rowCount,
+              const uint8_t* source, uint8_t* target);
+
+/// Decodes one row of a packed slice to float32 (embedding lookup, tests).
+void unpackRow(const PackedMatrix& weight, int64_t slice, int64_t row, float* out);
+
+/// True when products with this type read float32 activations (F32, F16, BF16, MXFP4 and the rarer types:
+/// exact); false when they read int8 ones (Q8_0, Q2_K, Q4_K, IQ2_XXS).
+bool usesFloatInput(TensorType type);
+
+/// Activation rows, prepared once for all products that read them. Reuses its buffers.
+class PreparedInput {
+ public:
+  /// `x` is row-major [rows, cols] with `stride` floats between rows; it must stay valid while float products
+  /// run. `needInt8`: also quantize (in parallel on the pool).
+  void prepare(const float* x, int64_t rows, int64_t cols, int64_t stride, bool needInt8, ThreadPool& pool);
+
+  const float* x = nullptr;
+  int64_t rows = 0, cols = 0, stride = 0;
+  // int8 form: per block of 256 columns one scale; block sums of 16 for the min terms and offsets.
+  std::vector<int8_t> quants;
+  std::vector<float> scales;
+  std::vector<int16_t> sums16;
+};
+
+/// out[i, 0 .. rowEnd-rowBegin) = weight.slice[rowBegin..rowEnd) * input.row(inputRows ? inputRows[i] : i)
+struct MatmulJob {
+  const PackedMatrix* weight;
+  int64_t slice = 0;
+  int64_t rowBegin = 0, rowEnd = 0;  // weight rows; multiples of 16 except rowEnd == rows
+  const PreparedInput* input;
+  const int32_t* inputRows = nullptr;  // gather list, length `count`
+  int64_t count = 0;                   // activation rows
+  float* out;                          // row i at out + i * outStride
+  int64_t outStride = 0;
+};
+
+/// Runs all jobs in one parallel region, work split by panels over all of them: decode's many small expert
+/// products cost one synchronisation. Results do not depend on the thread count.
+void runMatmuls(const MatmulJob* jobs, size_t jobCount, ThreadPool& pool);
+
+}  // namespace ds4

@@ -1,0 +1,70 @@
+// Import directions: the table of ARCHITECTURE.md, checked. `import type` is checked too, except where a row
+// lists the folder under `types`.
+import { readdirSync, readFileSync } from "node:fs";
+import { dirname, join, relative, resolve } from "node:path";
+
+const root = resolve(import.meta.dirname, "..");
+const sourceRoot = join(root, "src");
+
+/** Folder (longest match wins) → folders it may import. Every folder may import itself. */
+const ALLOWED: Record<string, string[]> = {
+  core: [],
+  blocks: ["core"],
+  gguf: ["core", "blocks"],
+  tokenizer: ["core", "gguf"],
+  template: ["core", "tokenizer"],
+  model: ["core", "blocks", "gguf"],
+  backend: ["core", "blocks", "model"],
+  "backend/native.ts": ["core"],
+  "backend/reference": ["core", "blocks", "gguf", "model", "backend"],
+  "backend/cpu": ["core", "blocks", "gguf", "model", "backend", "residency"],
+  residency: ["core", "blocks", "gguf", "model", "backend/native.ts"],
+  session: ["core", "backend", "tokenizer", "template", "model", "gguf"],
+  convert: ["core", "blocks", "gguf", "model", "tokenizer", "backend"],
+  cli: [
+    "core",
+    "blocks",
+    "gguf",
+    "tokenizer",
+    "template",
+    "model",
+    "backend",
+    "backend/reference",
+    "backend/cpu",
+    "residency",
+    "session",
+    "convert",
+  ],
+  "index.ts": ["core", "blocks", "gguf", "tokenizer", "template", "model", "backend", "session", "convert"],
+};
+
+/** The most specific key of ALLOWED that `path` (relative to src/) lies in. */
+function roomOf(path: string): string | undefined {
+  return Object.keys(ALLOWED)
+    .filter((key) => path === key || path.startsWith(`${key}/`))
+    .sort((a, b) => b.length - a.length)[0];
+}
+
+const problems: string[] = [];
+for (const entry of readdirSync(sourceRoot, { recursive: true, encoding: "utf8" })) {
+  if (!entry.endsWith(".ts") || entry.endsWith(".test.ts")) continue;
+  const file = join(sourceRoot, entry);
+  const room = roomOf(entry);
+  if (room === undefined) {
+    problems.push(`src/${entry}: lies in no folder of the table`);
+    continue;
+  }
+  for (const match of readFileSync(file, "utf8").matchAll(/(?:from|import\()\s*"(\.[^"]+)"/g)) {
+    const target = relative(sourceRoot, resolve(dirname(file), match[1]));
+    const targetRoom = roomOf(target);
+    if (targetRoom === room) continue;
+    if (targetRoom === undefined || !ALLOWED[room].includes(targetRoom)) {
+      problems.push(`src/${entry}: ${room} must not import ${target}`);
+    }
+  }
+}
+for (const problem of problems) console.error(problem);
+console.log(
+  `imports: ${problems.length === 0 ? "all directions allowed" : `${problems.length} not allowed`}`,
+);
+if (problems.length > 0) process.exitCode = 1;
