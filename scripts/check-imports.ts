@@ -9,6 +9,7 @@ const sourceRoot = join(root, "src");
 /** Folder (longest match wins) → folders it may import. Every folder may import itself. */
 const ALLOWED: Record<string, string[]> = {
   core: [],
+  machine: ["core"],
   blocks: ["core"],
   gguf: ["core", "blocks"],
   tokenizer: ["core", "gguf"],
@@ -23,6 +24,7 @@ const ALLOWED: Record<string, string[]> = {
   convert: ["core", "blocks", "gguf", "model", "tokenizer", "backend"],
   cli: [
     "core",
+    "machine",
     "blocks",
     "gguf",
     "tokenizer",

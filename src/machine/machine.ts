@@ -1,0 +1,63 @@
+// What a machine can hold: memory pools with what is free and what limits it. A plain value, so that plans can
+// be made for this machine, for a fixture, or for a machine described by name. No I/O here.
+
+/**
+ * `host`: RAM that only the CPU uses. `unified`: one pool for CPU and GPU (GB10, Apple silicon). `discrete`: a
+ * card's own memory.
+ */
+export type MemoryKind = "host" | "unified" | "discrete";
+
+/** A ceiling below the machine's own memory, e.g. a control group. */
+export interface MemoryLimit {
+  /** What sets it, for messages: `cgroup v2 /user.slice`, `WSL`, `--budget`. */
+  source: string;
+  /** Bytes that may still be used under this limit, reclaimable page cache counted as free. */
+  availableBytes: number;
+  limitBytes: number;
+}
+
+/** One pool of memory. */
+export interface MemoryPool {
+  /** `host`, `cuda:0`, … */
+  id: string;
+  kind: MemoryKind;
+  totalBytes: number;
+  /** What can be had without swapping or killing anyone: page cache counts as free, limits are applied. */
+  availableBytes: number;
+  limits: MemoryLimit[];
+}
+
+/** Everything planning needs to know of a machine. */
+export interface Machine {
+  /** For messages: `this machine`, `NVIDIA DGX Spark (GB10)`. */
+  name: string;
+  pools: MemoryPool[];
+  swapTotalBytes: number;
+  swapFreeBytes: number;
+  /** Memory held by files in tmpfs mounts (it is RAM that nobody can reclaim). */
+  tmpfsBytes: number;
+  isWsl: boolean;
+  /** Sentences worth showing before a load: much tmpfs, swap in use, WSL's own ceiling. */
+  warnings: string[];
+}
+
+/** The pool with this id, or undefined. */
+export function findPool(machine: Machine, id: string): MemoryPool | undefined {
+  return machine.pools.find((pool) => pool.id === id);
+}
+
+/** The same machine with one pool's available memory replaced: `--budget`, tests. */
+export function withBudget(machine: Machine, poolId: string, budgetBytes: number): Machine {
+  return {
+    ...machine,
+    pools: machine.pools.map((pool) =>
+      pool.id === poolId
+        ? {
+            ...pool,
+            availableBytes: budgetBytes,
+            limits: [{ source: "--budget", availableBytes: budgetBytes, limitBytes: budgetBytes }],
+          }
+        : pool,
+    ),
+  };
+}
