@@ -10,6 +10,7 @@ const sourceRoot = join(root, "src");
 const ALLOWED: Record<string, string[]> = {
   core: [],
   machine: ["core"],
+  bench: ["core", "backend"],
   blocks: ["core"],
   gguf: ["core", "blocks"],
   tokenizer: ["core", "gguf"],
@@ -25,6 +26,7 @@ const ALLOWED: Record<string, string[]> = {
   cli: [
     "core",
     "machine",
+    "bench",
     "blocks",
     "gguf",
     "tokenizer",

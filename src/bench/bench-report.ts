@@ -1,0 +1,194 @@
+// Turns measured rows into CSV, a table for people, and the "unstable run" verdict. Pure text, no measuring.
+import { formatBytes } from "../core/units.ts";
+import type { FrontierRow } from "./frontier-bench.ts";
+
+/** Facts of one run beside its rows; all of them go into the paste-ready block. */
+export interface BenchFacts {
+  /** Package version and, where known, commit. */
+  version: string;
+  date: string;
+  machine: string;
+  cpu: string;
+  backend: string;
+  threads: number;
+  modelFile: string;
+  modelBytes: number;
+  /** SHA-256 of the file's header and size: tells files apart without reading 90 GB. */
+  modelFingerprint: string;
+  chunkTokens: number;
+  weightBytesPerToken: number;
+  /** Measured sequential read bandwidth, bytes per second; 0 when unknown. */
+  readBandwidth: number;
+  planBytes: number;
+  peakRssBytes: number;
+}
+
+/** Change of the first frontier when repeated at the end from which a run counts as unstable (case 138). */
+export const UNSTABLE_SHARE = 0.1;
+
+/** ds4's columns in ds4's order, then ours. */
+const COLUMNS = [
+  "ctx_tokens",
+  "prefill_tokens",
+  "prefill_tps",
+  "gen_tokens",
+  "gen_tps",
+  "gen_first_ms",
+  "gen_steady_tokens",
+  "gen_steady_tps",
+  "kvcache_bytes",
+  "gen_gbs",
+  "bandwidth_share",
+  "peak_rss_bytes",
+  "plan_bytes",
+] as const;
+
+/** Bytes of weights read per second while decoding, and their share of the measured bandwidth. */
+export function decodeBandwidth(
+  row: FrontierRow,
+  facts: BenchFacts,
+): { bytesPerSecond: number; share: number } {
+  const bytesPerSecond = row.genTps * facts.weightBytesPerToken;
+  return { bytesPerSecond, share: facts.readBandwidth > 0 ? bytesPerSecond / facts.readBandwidth : 0 };
+}
+
+/** Comma-separated values with a header line; numbers with at most four decimals. */
+export function formatCsv(rows: readonly FrontierRow[], facts: BenchFacts): string {
+  const lines = rows.map((row) => {
+    const decode = decodeBandwidth(row, facts);
+    const values = [
+      row.ctxTokens,
+      row.prefillTokens,
+      row.prefillTps.toFixed(2),
+      row.genTokens,
+      row.genTps.toFixed(2),
+      row.genFirstMs.toFixed(2),
+      row.genSteadyTokens,
+      row.genSteadyTps.toFixed(2),
+      row.kvcacheBytes,
+      (decode.bytesPerSecond / 1e9).toFixed(3),
+      decode.share.toFixed(4),
+      facts.peakRssBytes,
+      facts.planBytes,
+    ];
+    return values.join(",");
+  });
+  return [COLUMNS.join(","), ...lines].map((line) => `${line}\n`).join("");
+}
+
+/** Reads back the columns that comparison and plots need; unknown columns are ignored, missing ones are 0. */
+export function parseCsv(text: string): FrontierRow[] {
+  const [header, ...lines] = text.trim().split(/\r?\n/);
+  const names = header.split(",");
+  return lines.map((line) => {
+    const values = line.split(",");
+    const get = (name: string) => Number(values[names.indexOf(name)] ?? 0) || 0;
+    return {
+      ctxTokens: get("ctx_tokens"),
+      prefillTokens: get("prefill_tokens"),
+      prefillTps: get("prefill_tps"),
+      genTokens: get("gen_tokens"),
+      genTps: get("gen_tps"),
+      genFirstMs: get("gen_first_ms"),
+      genSteadyTokens: get("gen_steady_tokens"),
+      genSteadyTps: get("gen_steady_tps"),
+      kvcacheBytes: get("kvcache_bytes"),
+    };
+  });
+}
+
+/** Null when the repeated first frontier agrees with the first measurement, else the line that says so. */
+export function describeInstability(first: FrontierRow, repeat: FrontierRow): string | null {
+  const parts: string[] = [];
+  for (const [name, before, after] of [
+    ["prefill", first.prefillTps, repeat.prefillTps],
+    ["decode", first.genTps, repeat.genTps],
+  ] as const) {
+    if (before > 0 && Math.abs(after / before - 1) > UNSTABLE_SHARE) {
+      const percent = ((after / before - 1) * 100).toFixed(0);
+      parts.push(
+        `${name} at ${first.ctxTokens} tokens went from ${before.toFixed(2)} to ${after.toFixed(2)} t/s (${percent} %)`,
+      );
+    }
+  }
+  if (parts.length === 0) return null;
+  return `unstable run: ${parts.join("; ")}. Look for heat, memory pressure or other load before comparing.`;
+}
+
+/** Right-aligned columns under a header, two spaces apart. */
+export function formatTable(header: readonly string[], rows: readonly (readonly string[])[]): string {
+  const widths = header.map((name, column) =>
+    Math.max(name.length, ...rows.map((row) => row[column].length)),
+  );
+  const line = (cells: readonly string[]) =>
+    cells.map((cell, column) => cell.padStart(widths[column])).join("  ");
+  return [line(header), line(widths.map((width) => "-".repeat(width))), ...rows.map(line)].join("\n");
+}
+
+/** The table for people. */
+export function formatRows(rows: readonly FrontierRow[], facts: BenchFacts): string {
+  const cells = rows.map((row) => {
+    const decode = decodeBandwidth(row, facts);
+    return [
+      String(row.ctxTokens),
+      String(row.prefillTokens),
+      row.prefillTps.toFixed(1),
+      String(row.genTokens),
+      row.genTps.toFixed(2),
+      row.genFirstMs.toFixed(1),
+      (decode.bytesPerSecond / 1e9).toFixed(2),
+      decode.share > 0 ? `${(decode.share * 100).toFixed(0)} %` : "-",
+      formatBytes(row.kvcacheBytes),
+    ];
+  });
+  const header = [
+    "context",
+    "prefilled",
+    "prefill t/s",
+    "gen",
+    "gen t/s",
+    "first ms",
+    "GB/s",
+    "of peak",
+    "KV",
+  ];
+  return formatTable(header, cells);
+}
+
+/** The paste-ready block of facts (case 137). */
+export function formatFacts(facts: BenchFacts): string {
+  const lines: [string, string][] = [
+    ["ds4-ts", facts.version],
+    ["date", facts.date],
+    ["machine", `${facts.machine}; ${facts.cpu}`],
+    ["backend", `${facts.backend}; ${facts.threads} threads; chunk ${facts.chunkTokens}`],
+    ["model", `${facts.modelFile}; ${formatBytes(facts.modelBytes)}; ${facts.modelFingerprint}`],
+    [
+      "read",
+      `${formatBytes(facts.weightBytesPerToken)} of weights per token; memory ${(facts.readBandwidth / 1e9).toFixed(1)} GB/s`,
+    ],
+    ["memory", `peak ${formatBytes(facts.peakRssBytes)}; planned ${formatBytes(facts.planBytes)}`],
+  ];
+  return lines.map(([name, value]) => `${name.padEnd(8)} ${value}`).join("\n");
+}
+
+/** Two runs side by side: rates of B over A at the frontiers that both have. */
+export function formatComparison(a: readonly FrontierRow[], b: readonly FrontierRow[]): string {
+  const cells: string[][] = [];
+  for (const rowA of a) {
+    const rowB = b.find((row) => row.ctxTokens === rowA.ctxTokens);
+    if (rowB === undefined) continue;
+    const ratio = (x: number, y: number) => (x > 0 ? `${(y / x).toFixed(2)}x` : "-");
+    cells.push([
+      String(rowA.ctxTokens),
+      rowA.prefillTps.toFixed(1),
+      rowB.prefillTps.toFixed(1),
+      ratio(rowA.prefillTps, rowB.prefillTps),
+      rowA.genTps.toFixed(2),
+      rowB.genTps.toFixed(2),
+      ratio(rowA.genTps, rowB.genTps),
+    ]);
+  }
+  if (cells.length === 0) return "the two runs have no frontier in common";
+  return formatTable(["context", "prefill A", "prefill B", "B/A", "gen A", "gen B", "B/A"], cells);
+}
