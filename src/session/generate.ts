@@ -1,0 +1,234 @@
+// Turns a prompt of token ids into a stream of events: prefill, sample, detokenize, stop. Synchronous, so that it
+// can run in a worker; cancellation is a flag looked at between tokens and between chunks.
+//
+// Text is split into thinking and content by the ids of the think tags, never by their text. Thinking that
+// the model does not close stays thinking, whatever ends the answer. Stop strings apply to content only.
+import { CancelledError } from "../core/errors.ts";
+import type { ProgressListener } from "../core/progress.ts";
+import { type TokenLogprob, topLogprobs } from "./logprobs.ts";
+import { Sampler } from "./sampler.ts";
+import type { SamplingParams } from "./sampling-params.ts";
+import type { CancelSignal, Session } from "./session.ts";
+import { ContextFullError } from "./session-errors.ts";
+import { StopMatcher } from "./stop-strings.ts";
+
+/** Turns tokens into text, holding back incomplete UTF-8. */
+export interface TokenDecoder {
+  push(tokenId: number): string;
+  /** What is still held back; the decoder then starts afresh. */
+  end(): string;
+}
+
+/** How thinking is recognised. */
+export interface ThinkingTags {
+  openId: number;
+  closeId: number;
+  /** The prompt ended inside an open think tag. */
+  startsOpen: boolean;
+  /** Closes thinking by force after this many thinking tokens. Default: never. */
+  budgetTokens?: number;
+}
+
+/** What to generate. Plain data: it can be sent to another thread. */
+export interface GenerateRequest {
+  /** The whole timeline, not only its new part: the session finds what it can reuse. */
+  promptTokens: Int32Array;
+  sampling?: Partial<SamplingParams>;
+  /** Default and upper bound: what the context has left. */
+  maxTokens?: number;
+  /** Tokens that end the answer; never output. */
+  stopTokenIds: readonly number[];
+  stopStrings?: readonly string[];
+  thinking?: ThinkingTags;
+  /** Report log-probabilities with this many alternatives; 0 reports only the chosen token's. */
+  topLogprobs?: number;
+  chunkTokens?: number;
+}
+
+/** Which part of the answer text belongs to. */
+export type Channel = "thinking" | "content";
+
+/** The prompt is evaluated. */
+export interface PromptEvent {
+  kind: "prompt";
+  promptTokens: number;
+  reusedTokens: number;
+  prefillSeconds: number;
+}
+
+/** One sampled token. `text` may be empty (held back, a think tag) or hold more than this token's. */
+export interface TokenEvent {
+  kind: "token";
+  tokenId: number;
+  channel: Channel;
+  text: string;
+  logprob?: TokenLogprob;
+  alternatives?: TokenLogprob[];
+}
+
+/** Why an answer ended. */
+export type FinishReason = "stop" | "stop-string" | "length" | "cancelled";
+
+/** The last event. */
+export interface FinishEvent {
+  kind: "finish";
+  finishReason: FinishReason;
+  /** The stop string found, if that was the reason. */
+  stopString?: string;
+  /** The stop token sampled, if that was the reason. */
+  stopTokenId?: number;
+  /** Text held back until now. */
+  text: string;
+  channel: Channel;
+  promptTokens: number;
+  reusedTokens: number;
+  /** Sampled tokens, thinking included, the stop token not. */
+  completionTokens: number;
+  thinkingTokens: number;
+  prefillSeconds: number;
+  decodeSeconds: number;
+}
+
+/** One step of an answer. */
+export type GenerateEvent = PromptEvent | TokenEvent | FinishEvent;
+
+/** What a generation runs on. */
+export interface GenerateContext {
+  session: Session;
+  decoder: TokenDecoder;
+  signal?: CancelSignal;
+  onProgress?: ProgressListener;
+}
+
+const seconds = (sinceMs: number) => (performance.now() - sinceMs) / 1000;
+
+/**
+ * Yields one `prompt` event, then `token` events, then one `finish` event. Cancellation is not an error: the
+ * answer ends with reason `cancelled` and the session keeps what was evaluated. Throws `context-full` when the
+ * prompt leaves no room for one token, `request` on bad parameters, and what the session throws.
+ */
+export function* generate(
+  context: GenerateContext,
+  request: GenerateRequest,
+): Generator<GenerateEvent, void> {
+  const { session, signal } = context;
+  const promptTokens = request.promptTokens.length;
+  const room = session.capacityTokens - promptTokens;
+  if (room < 1) {
+    const hint = "no room is left for an answer: shorten the prompt or use a larger context";
+    throw new ContextFullError(0, promptTokens, session.capacityTokens, hint);
+  }
+  const sampler = new Sampler(request.sampling ?? {}, session.vocabSize);
+  const answer = new Answer(context.decoder, request);
+  const prefillStart = performance.now();
+  let reusedTokens = 0;
+  const finish = (reason: FinishReason, decodeSeconds: number, prefillSeconds: number): FinishEvent => ({
+    ...answer.finish(reason),
+    promptTokens,
+    reusedTokens,
+    prefillSeconds,
+    decodeSeconds,
+  });
+  try {
+    const { chunkTokens } = request;
+    const { onProgress } = context;
+    reusedTokens = session.sync(request.promptTokens, { chunkTokens, signal, onProgress }).reusedTokens;
+  } catch (error) {
+    if (!(error instanceof CancelledError)) throw error;
+    yield finish("cancelled", 0, seconds(prefillStart));
+    return;
+  }
+  const prefillSeconds = seconds(prefillStart);
+  yield { kind: "prompt", promptTokens, reusedTokens, prefillSeconds };
+
+  const decodeStart = performance.now();
+  const maxTokens = Math.min(request.maxTokens ?? room, room);
+  let reason: FinishReason | undefined = maxTokens < 1 ? "length" : undefined;
+  while (reason === undefined) {
+    if (signal?.aborted) {
+      reason = "cancelled";
+      break;
+    }
+    const tokenId = answer.forcedToken() ?? sampler.sample(session.logits, session.tokens, promptTokens);
+    if (request.stopTokenIds.includes(tokenId)) {
+      answer.stopTokenId = tokenId;
+      reason = "stop";
+      break;
+    }
+    yield answer.take(tokenId, logprobsOf(session, tokenId, request.topLogprobs));
+    if (answer.stopString !== undefined) reason = "stop-string";
+    else if (answer.completionTokens >= maxTokens) reason = "length";
+    else session.step(tokenId);
+  }
+  yield finish(reason, seconds(decodeStart), prefillSeconds);
+}
+
+function logprobsOf(session: Session, tokenId: number, count: number | undefined): Partial<TokenEvent> {
+  if (count === undefined) return {};
+  const { chosen, top } = topLogprobs(session.logits, tokenId, count);
+  return { logprob: chosen, alternatives: top };
+}
+
+/** The state of the answer's text: channel, held-back text, counts. */
+class Answer {
+  completionTokens = 0;
+  thinkingTokens = 0;
+  stopString: string | undefined;
+  stopTokenId: number | undefined;
+  #channel: Channel;
+  readonly #decoder: TokenDecoder;
+  readonly #matcher: StopMatcher;
+  readonly #thinking: ThinkingTags | undefined;
+
+  constructor(decoder: TokenDecoder, request: GenerateRequest) {
+    this.#decoder = decoder;
+    this.#matcher = new StopMatcher(request.stopStrings ?? []);
+    this.#thinking = request.thinking;
+    this.#channel = request.thinking?.startsOpen ? "thinking" : "content";
+  }
+
+  /** The closing tag once the thinking budget is spent. */
+  forcedToken(): number | undefined {
+    const budget = this.#thinking?.budgetTokens;
+    const spent = budget !== undefined && this.#channel === "thinking" && this.thinkingTokens >= budget;
+    return spent ? this.#thinking?.closeId : undefined;
+  }
+
+  take(tokenId: number, logprobs: Partial<TokenEvent>): TokenEvent {
+    this.completionTokens++;
+    const before = this.#channel;
+    if (before === "thinking") this.thinkingTokens++;
+    const tags = this.#thinking;
+    if (tags !== undefined && (tokenId === tags.closeId || tokenId === tags.openId)) {
+      // A tag has no text of its own; it only releases what the decoder held for the channel it ends.
+      const text = this.#release(this.#decoder.end());
+      this.#channel = tokenId === tags.openId ? "thinking" : "content";
+      return { kind: "token", tokenId, channel: before, text, ...logprobs };
+    }
+    const text = this.#release(this.#decoder.push(tokenId));
+    return { kind: "token", tokenId, channel: before, text, ...logprobs };
+  }
+
+  finish(reason: FinishReason) {
+    let text = this.stopString === undefined ? this.#release(this.#decoder.end()) : "";
+    const found = this.stopString !== undefined;
+    if (!found && this.#channel === "content") text += this.#matcher.finish();
+    return {
+      kind: "finish" as const,
+      finishReason: found ? ("stop-string" as const) : reason,
+      stopString: this.stopString,
+      stopTokenId: this.stopTokenId,
+      text,
+      channel: this.#channel,
+      completionTokens: this.completionTokens,
+      thinkingTokens: this.thinkingTokens,
+    };
+  }
+
+  #release(text: string): string {
+    if (this.#channel === "thinking") return text;
+    const match = this.#matcher.push(text);
+    if (match.matched !== undefined) this.stopString = match.matched;
+    return match.text;
+  }
+}

@@ -1,0 +1,54 @@
+// Log-probabilities of the RAW distribution: softmax of the logits as the model gave them, before bias,
+// penalties, temperature and filters. So they do not depend on how the token was sampled.
+import { Ds4Error } from "../core/errors.ts";
+import { argmax } from "./sampler.ts";
+
+/** Most alternatives of one token; ds4 has the same limit, OpenAI's is 20. */
+export const MAX_TOP_LOGPROBS = 128;
+
+/** One token with its logit and natural-log probability. */
+export interface TokenLogprob {
+  tokenId: number;
+  logit: number;
+  logprob: number;
+}
+
+/** ln of the sum of exp over the row, in float64. Throws `session` on NaN or infinite maxima. */
+export function logSumExp(logits: Float32Array): number {
+  const max = logits[argmax(logits)];
+  let sum = 0;
+  for (let id = 0; id < logits.length; id++) sum += Math.exp(logits[id] - max);
+  return max + Math.log(sum);
+}
+
+/**
+ * The chosen token's log-probability and the `count` likeliest tokens, best first (ties: lowest id). One pass
+ * over the vocabulary beside the softmax.
+ */
+export function topLogprobs(
+  logits: Float32Array,
+  chosenId: number,
+  count: number,
+): { chosen: TokenLogprob; top: TokenLogprob[] } {
+  if (!Number.isInteger(count) || count < 0 || count > MAX_TOP_LOGPROBS) {
+    throw new Ds4Error(
+      "request",
+      `top logprobs: expected an integer in 0..${MAX_TOP_LOGPROBS}, got ${count}`,
+    );
+  }
+  const norm = logSumExp(logits);
+  const entry = (tokenId: number): TokenLogprob => ({
+    tokenId,
+    logit: logits[tokenId],
+    logprob: logits[tokenId] - norm,
+  });
+  const ids: number[] = [];
+  for (let id = 0; count > 0 && id < logits.length; id++) {
+    if (ids.length === count && logits[id] <= logits[ids[count - 1]]) continue;
+    if (ids.length === count) ids.pop();
+    let place = ids.length;
+    while (place > 0 && logits[ids[place - 1]] < logits[id]) place--;
+    ids.splice(place, 0, id);
+  }
+  return { chosen: entry(chosenId), top: ids.map(entry) };
+}
