@@ -81,8 +81,11 @@ describe("a GGUF file's tokenizer", () => {
     );
     expect(load({ "tokenizer.ggml.bos_token_id": { type: "i32", value: -1 } })).toThrow(/bos_token_id is -1/);
     expect(load({ "tokenizer.ggml.padding_token_id": u32(4096) })).toThrow(/padding.*4096/);
-    expect(load({ "tokenizer.ggml.eos_token_id": { type: "f32", value: 1 } })).not.toThrow();
-    expect(load({ "tokenizer.ggml.eos_token_id": { type: "f32", value: 0.5 } })).toThrow(/eos_token_id.*f32/);
+    expect(load({ "tokenizer.ggml.eos_token_id": { type: "u64", value: 1n } })).not.toThrow();
+    expect(load({ "tokenizer.ggml.eos_token_id": { type: "u64", value: 2n ** 64n - 1n } })).toThrow(
+      /outside/,
+    );
+    expect(load({ "tokenizer.ggml.eos_token_id": { type: "f32", value: 1 } })).toThrow(/eos_token_id.*f32/);
   });
 
   it.each(["<0x-1>", "<0xZZ>", "<0x100>", "0x0A"])("is refused with the byte token %s (case 119)", (text) => {
@@ -124,7 +127,7 @@ describe("a GGUF file's tokenizer", () => {
   });
 
   it("never lets a merge make a special token, so that plain text cannot become one (case 121)", () => {
-    const changes = {
+    const changes: Changes = {
       ...withToken(4000, "th", TOKEN_TYPE.control),
       "tokenizer.ggml.merges": strings(["t h", ...nano.merges.filter((merge) => merge !== "t h")]),
     };

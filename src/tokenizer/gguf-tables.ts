@@ -10,6 +10,7 @@ export type TokenizerSource = Pick<GgufFile, "name" | "metadata">;
 /** Names under which converters write the pre-tokenizer of V3 and V4; all mean the same three splits. */
 const PRE_TOKENIZERS: readonly string[] = ["joyai-llm", "deepseek-v3"];
 const PREFIX = "tokenizer.ggml.";
+const INTEGER_TYPES: readonly string[] = ["u8", "i8", "u16", "i16", "u32", "i32"];
 const VOCAB_SIZE_KEY = "deepseek4.vocab_size";
 
 /** Tables from a file's metadata. Throws `tokenizer`, naming the key, for what is missing or does not fit together. */
@@ -71,9 +72,8 @@ function stringArray(file: TokenizerSource, key: string): string[] {
 function wholeNumber(file: TokenizerSource, key: string): number | undefined {
   const entry = file.metadata.get(key);
   if (entry === undefined) return undefined;
-  const value =
-    entry.type === "u64" || entry.type === "i64" ? Number(entry.value) : "value" in entry && entry.value;
-  if (typeof value === "number" && Number.isInteger(value)) return value;
+  if (entry.type === "u64" || entry.type === "i64") return Number(entry.value);
+  if (INTEGER_TYPES.includes(entry.type)) return (entry as { value: number }).value;
   throw tokenizerError(file.name, `${key}: expected a whole number, got ${entry.type}`);
 }
 
