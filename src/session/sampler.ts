@@ -174,7 +174,7 @@ export function argmax(logits: Float32Array): number {
     if (value > max) {
       max = value;
       best = id;
-    } else if (value !== value) {
+    } else if (Number.isNaN(value)) {
       throw new Ds4Error("session", `the logit of token ${id} is NaN: the weights or a kernel are damaged`);
     }
   }

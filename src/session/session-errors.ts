@@ -8,6 +8,8 @@ export class ContextFullError extends Ds4Error {
   /** Tokens that were to be added. */
   readonly addedTokens: number;
   readonly capacityTokens: number;
+  /** What to do, in words; the end of the message. */
+  readonly hint: string;
 
   constructor(
     usedTokens: number,
@@ -22,6 +24,7 @@ export class ContextFullError extends Ds4Error {
     this.usedTokens = usedTokens;
     this.addedTokens = addedTokens;
     this.capacityTokens = capacityTokens;
+    this.hint = hint;
   }
 }
 
