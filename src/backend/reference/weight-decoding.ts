@@ -1,0 +1,117 @@
+// Decodes a bound model's tensors to float32, whole and up front. The reference runs small models; a real one in
+// float32 would be a terabyte, so the size is checked before anything is read.
+import { Ds4Error, MemoryError, UnsupportedModelError } from "../../core/errors.ts";
+import { formatBytes, GIB } from "../../core/units.ts";
+import type { GgufFile, TensorInfo } from "../../gguf/gguf-file.ts";
+import type { LayerSpec, ModelSpec } from "../../model/model-spec.ts";
+import type { BoundLayer, BoundModel } from "../../model/weights.ts";
+
+/** Decoded weights above this are refused: the reference is for fixtures and comparison, not for real models. */
+export const MAX_DECODED_BYTES = 8 * GIB;
+
+/** A tensor in float32, row-major; `columns` is the row length. */
+export interface Weight {
+  name: string;
+  columns: number;
+  data: Float32Array;
+}
+
+/** The same structure with every tensor decoded. */
+export type Decoded<T> = T extends TensorInfo
+  ? Weight
+  : T extends LayerSpec | ModelSpec | readonly string[]
+    ? T
+    : T extends readonly (infer Item)[]
+      ? Decoded<Item>[]
+      : T extends object
+        ? { [Key in keyof T]: Decoded<T[Key]> }
+        : T;
+
+/**
+ * Reads and decodes all tensors of `model`. Throws `memory` with the numbers above `MAX_DECODED_BYTES`, and
+ * `unsupported-model` when a hash-routing table names an expert that does not exist.
+ */
+export function decodeModel(file: GgufFile, model: BoundModel): Decoded<BoundModel> {
+  const bytes = decodedBytes(model);
+  if (bytes > MAX_DECODED_BYTES) {
+    throw new MemoryError(
+      `${file.name}: ${formatBytes(bytes)} as float32, more than the reference backend's limit of ` +
+        `${formatBytes(MAX_DECODED_BYTES)}; run it on the cpu backend`,
+      bytes,
+      MAX_DECODED_BYTES,
+    );
+  }
+  const decoded = decodeTree(file, model) as Decoded<BoundModel>;
+  for (const layer of decoded.layers) checkRoutingTable(file, layer, model.spec.expertCount);
+  return decoded;
+}
+
+/** Bytes that `decodeModel` allocates. */
+export function decodedBytes(model: BoundModel): number {
+  let bytes = 0;
+  visit(model, (tensor) => {
+    bytes += valueCount(tensor) * Float32Array.BYTES_PER_ELEMENT;
+  });
+  return bytes;
+}
+
+function decodeTree(file: GgufFile, node: unknown): unknown {
+  if (isTensor(node)) return decodeTensor(file, node);
+  if (Array.isArray(node)) return node.map((item) => decodeTree(file, item));
+  if (typeof node !== "object" || node === null) return node;
+  const entries = Object.entries(node);
+  return Object.fromEntries(
+    entries.map(([key, value]) => [key, key === "spec" ? value : decodeTree(file, value)]),
+  );
+}
+
+function visit(node: unknown, found: (tensor: TensorInfo) => void): void {
+  if (isTensor(node)) found(node);
+  else if (typeof node === "object" && node !== null)
+    for (const value of Object.values(node)) visit(value, found);
+}
+
+function isTensor(node: unknown): node is TensorInfo {
+  return typeof node === "object" && node !== null && "dims" in node && "offsetBytes" in node;
+}
+
+function decodeTensor(file: GgufFile, tensor: TensorInfo): Weight {
+  const count = valueCount(tensor);
+  const data = new Float32Array(count);
+  const bytes = file.readTensor(tensor);
+  if (tensor.type === "I32") {
+    const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+    for (let i = 0; i < count; i++) data[i] = view.getInt32(4 * i, true); // expert ids: exact in float32
+  } else {
+    decodeFloats(tensor, bytes, data);
+  }
+  return { name: tensor.name, columns: tensor.dims[0], data };
+}
+
+/** Plain floats only, until the block formats are there. */
+function decodeFloats(tensor: TensorInfo, bytes: Uint8Array, data: Float32Array): void {
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  const bits = new Uint32Array(data.buffer);
+  for (let i = 0; i < data.length; i++) {
+    if (tensor.type === "F32") bits[i] = view.getUint32(4 * i, true);
+    else if (tensor.type === "BF16") bits[i] = view.getUint16(2 * i, true) << 16;
+    else throw new Ds4Error("unsupported-type", `tensor "${tensor.name}": cannot decode ${tensor.type} yet`);
+  }
+}
+
+function checkRoutingTable(file: GgufFile, layer: Decoded<BoundLayer>, expertCount: number): void {
+  const table = layer.tid2eid;
+  if (table === undefined) return;
+  const wrong = table.data.findIndex((expert) => !(expert >= 0 && expert < expertCount));
+  if (wrong < 0) return;
+  throw new UnsupportedModelError(
+    `${file.name}: tensor "${table.name}": token ${Math.floor(wrong / table.columns)} routes to expert ` +
+      `${table.data[wrong]}, expected 0..${expertCount - 1}`,
+  );
+}
+
+function valueCount(tensor: TensorInfo): number {
+  const count = tensor.dims.reduce((total, size) => total * size, 1);
+  if (Number.isSafeInteger(count)) return count;
+  throw new Ds4Error("memory", `tensor "${tensor.name}" has too many values: [${tensor.dims.join(", ")}]`);
+}
