@@ -1,12 +1,21 @@
 // What every backend must do, as one suite. Runs on tiny random models, so that it takes seconds; agreement with a
 // trained model is the golden tests' business.
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import type { Backend, KvState, LogitsWanted, TokenRange } from "../../src/backend/backend.ts";
+import type { Backend, KvState, TokenRange } from "../../src/backend/backend.ts";
 import type { KvSnapshot } from "../../src/backend/kv-snapshot.ts";
 import { createReferenceBackend } from "../../src/backend/reference/reference-backend.ts";
-import { Ds4Error, type ErrorCode } from "../../src/core/errors.ts";
+import type { ErrorCode } from "../../src/core/errors.ts";
 import type { GgufFile } from "../../src/gguf/gguf-file.ts";
 import { type TinyModelOptions, tinyModel } from "../fixtures/tiny-model.ts";
+import {
+  CAPACITY,
+  expectClose,
+  expectCode,
+  expectSnapshotsClose,
+  feed,
+  forwardOne,
+  testTokens,
+} from "./feeding.ts";
 
 /** Opens a backend on a file; the suite closes it. */
 export type BackendFactory = (file: GgufFile) => Backend;
@@ -20,8 +29,6 @@ export interface ContractTolerances {
   /** Max |difference| of snapshot values to the reference backend's. */
   snapshot: number;
 }
-
-const CAPACITY = 320;
 
 /** Defines the suite for one backend. */
 export function describeBackendContract(
@@ -334,62 +341,4 @@ function describeHooks(backend: () => Backend): void {
       expect(observed.get(`blk.${index}.attn_output_a.weight`)).toBe(9 * spec.outputGroupCount);
     }
   });
-}
-
-/** Fixed pseudo-random token ids. */
-function testTokens(count: number, seed: number, vocabSize = 96): Int32Array {
-  let state = (seed + 1) * 2654435761;
-  return Int32Array.from({ length: count }, () => {
-    state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
-    return Math.floor((state / 2 ** 32) * vocabSize);
-  });
-}
-
-/** Logits of all tokens [tokens, vocab], fed in chunks; the last chunk size repeats. */
-function feed(backend: Backend, tokens: Int32Array, chunks: readonly number[]): Float32Array {
-  const { vocabSize } = backend.spec;
-  const kv = backend.createKv(CAPACITY);
-  const logits = new Float32Array(tokens.length * vocabSize);
-  for (let start = 0, index = 0; start < tokens.length; index++) {
-    const size = chunks[Math.min(index, chunks.length - 1)];
-    logits.set(forwardOne(backend, kv, tokens.subarray(start, start + size), "all"), start * vocabSize);
-    start += size;
-  }
-  kv.close();
-  return logits;
-}
-
-function forwardOne(backend: Backend, kv: KvState, tokens: Int32Array, logits: LogitsWanted): Float32Array {
-  return backend.forward([{ kv, tokens: tokens.slice(), logits }]).logits[0];
-}
-
-function expectClose(found: Float32Array, expected: Float32Array, tolerance: number): void {
-  expect(found.length).toBe(expected.length);
-  let worst = 0;
-  found.forEach((value, index) => {
-    const difference = Math.abs(value - expected[index]);
-    worst = Math.max(worst, difference); // stays NaN once it is
-  });
-  expect(worst).toBeLessThanOrEqual(tolerance);
-}
-
-function expectSnapshotsClose(found: KvSnapshot, expected: KvSnapshot, tolerance: number): void {
-  expect(found.lengthTokens).toBe(expected.lengthTokens);
-  expect(found.shapeKey).toBe(expected.shapeKey);
-  const shapes = (snapshot: KvSnapshot) => snapshot.sections.map(({ name, shape }) => `${name} ${shape}`);
-  expect(shapes(found)).toEqual(shapes(expected));
-  found.sections.forEach((section, index) => {
-    expectClose(section.data, expected.sections[index].data, tolerance);
-  });
-}
-
-function expectCode(code: ErrorCode, action: () => unknown): void {
-  let caught: unknown;
-  try {
-    action();
-  } catch (error) {
-    caught = error;
-  }
-  expect(caught).toBeInstanceOf(Ds4Error);
-  expect((caught as Ds4Error).code).toBe(code);
 }
