@@ -58,7 +58,8 @@ function setThinking(chat: Chat, thinking: Chat["thinking"]): CommandOutcome {
 
 async function setCtx(chat: Chat, argument: string): Promise<CommandOutcome> {
   const ctxTokens = Number(argument);
-  if (!/^\d{1,9}$/.test(argument) || ctxTokens < 1) throw new UsageError("expected /ctx N with a number of tokens");
+  if (!/^\d{1,9}$/.test(argument) || ctxTokens < 1)
+    throw new UsageError("expected /ctx N with a number of tokens");
   chat.context.checkCtx(ctxTokens, "/ctx");
   await chat.engine.resize(ctxTokens);
   say(chat, `context: ${ctxTokens} tokens`);

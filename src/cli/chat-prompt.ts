@@ -42,7 +42,9 @@ export class ChatPrompt {
     const messages: Message[] = [{ role: "user", content: text }];
     if (this.#system !== undefined) messages.unshift({ role: "system", content: this.#system });
     const pieces = renderConversation({ messages, thinking, checkpoint: this.#checkpoint });
-    const turnStart = pieces.findIndex((piece) => piece.kind === "special" && piece.text === SPECIAL_TEXT.user);
+    const turnStart = pieces.findIndex(
+      (piece) => piece.kind === "special" && piece.text === SPECIAL_TEXT.user,
+    );
     return { pieces, turnStart };
   }
 }

@@ -68,7 +68,8 @@ export class Chat {
   #report(finish: FinishEvent, summary: string): void {
     const { terminal } = this.context;
     if (finish.finishReason === "cancelled") note(terminal, dim("[stopped]", terminal.err));
-    if (finish.finishReason === "length") note(terminal, dim("[cut: token limit or end of the context]", terminal.err));
+    if (finish.finishReason === "length")
+      note(terminal, dim("[cut: token limit or end of the context]", terminal.err));
     note(terminal, dim(summary, terminal.err));
   }
 }

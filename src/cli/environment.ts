@@ -8,7 +8,9 @@ export const ENVIRONMENT: Readonly<Record<string, string>> = {
 
 /** One warning naming the unknown DS4_* variables, or nothing. */
 export function environmentWarning(environment: NodeJS.ProcessEnv): string | undefined {
-  const unknown = Object.keys(environment).filter((name) => name.startsWith("DS4_") && !(name in ENVIRONMENT));
+  const unknown = Object.keys(environment).filter(
+    (name) => name.startsWith("DS4_") && !(name in ENVIRONMENT),
+  );
   if (unknown.length === 0) return undefined;
   const known = Object.keys(ENVIRONMENT).join(", ");
   return `warning: unknown environment variable ${unknown.sort().join(", ")} has no effect (known: ${known})`;

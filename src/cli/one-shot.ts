@@ -16,7 +16,11 @@ export async function runOneShot(context: RunContext, text: string): Promise<num
   try {
     return await interruptible(async (signal) => {
       // With --json the text is collected, not shown; thinking and content both end in the document.
-      const silent = { ...terminal, quiet: true, out: { write: () => true } as unknown as typeof terminal.out };
+      const silent = {
+        ...terminal,
+        quiet: true,
+        out: { write: () => true } as unknown as typeof terminal.out,
+      };
       const printer = new AnswerPrinter(flags.json ? silent : terminal, false);
       let finish: FinishEvent | undefined;
       const request = context.request(tokens, thinking);

@@ -3,7 +3,6 @@ import type { Backend } from "../backend/backend.ts";
 import { loadNative } from "../backend/native.ts";
 import { createReferenceBackend } from "../backend/reference/reference-backend.ts";
 import { Ds4Error } from "../core/errors.ts";
-import type { ProgressListener } from "../core/progress.ts";
 import type { GgufFile } from "../gguf/gguf-file.ts";
 import { openGguf } from "../gguf/open-gguf.ts";
 import type { EngineParts } from "../session/engine-loop.ts";
@@ -11,11 +10,11 @@ import type { EngineWorkerOptions } from "../session/engine-protocol.ts";
 import { tokenizerFromGguf } from "../tokenizer/gguf-tables.ts";
 
 /** Opens file, tokenizer and backend. Throws their errors; nothing stays open on failure. */
-export function openParts(options: EngineWorkerOptions, onProgress: ProgressListener): EngineParts {
+export function openParts(options: EngineWorkerOptions): EngineParts {
   const file = openGguf(options.modelPath);
   try {
     const tokenizer = tokenizerFromGguf(file);
-    const { backend, warnings } = openBackend(file, options, onProgress);
+    const { backend, warnings } = openBackend(file, options);
     const createDecoder = () => tokenizer.createDetokenizer({ hideControl: true });
     return { backend: closingFile(backend, file), createDecoder, warnings };
   } catch (error) {
@@ -28,17 +27,16 @@ export function openParts(options: EngineWorkerOptions, onProgress: ProgressList
 export function openBackend(
   file: GgufFile,
   options: Pick<EngineWorkerOptions, "backend" | "threads">,
-  onProgress: ProgressListener,
 ): { backend: Backend; warnings: string[] } {
   if (options.backend === "reference") return { backend: createReferenceBackend(file), warnings: [] };
   const native = loadNative();
-  if (native.addon === null) {
-    const reason = `the native addon does not load (${native.reason})`;
-    if (options.backend === "cpu") throw new Ds4Error("native", `${reason}; use --backend reference`);
-    const warning = `${reason}; the plain TypeScript backend runs instead, which is many times slower`;
-    return { backend: createReferenceBackend(file), warnings: [warning] };
-  }
-  throw new Ds4Error("native", "the cpu backend does not exist yet; use --backend reference");
+  const reason =
+    native.addon === null
+      ? `the native addon does not load (${native.reason})`
+      : "this version has no cpu backend yet";
+  if (options.backend === "cpu") throw new Ds4Error("native", `${reason}; use --backend reference`);
+  const warning = `${reason}; the plain TypeScript backend runs instead, which is many times slower`;
+  return { backend: createReferenceBackend(file), warnings: [warning] };
 }
 
 function closingFile(backend: Backend, file: GgufFile): Backend {

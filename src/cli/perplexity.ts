@@ -23,7 +23,9 @@ export async function runPerplexity(context: RunContext, path: string): Promise<
   try {
     const { chunkTokens, skipTokens } = { chunkTokens: flags.prefillChunk, skipTokens: UNSCORED_TOKENS };
     const request = { tokens, windowTokens, strideTokens, skipTokens, chunkTokens };
-    const result = await interruptible((signal) => engine.evaluate(request, { signal, onProgress: bar.listener }));
+    const result = await interruptible((signal) =>
+      engine.evaluate(request, { signal, onProgress: bar.listener }),
+    );
     bar.clear();
     const rate = result.evaluatedTokens / result.seconds;
     if (flags.json) {

@@ -1,16 +1,16 @@
 // The command line as a whole: root command, subcommands, and how errors become messages and exit codes.
-import { Command, CommanderError } from "commander";
+import { Command, CommanderError, Option } from "commander";
+import { UsageError } from "../core/errors.ts";
 import { runChat } from "./chat.ts";
 import { environmentWarning } from "./environment.ts";
 import { EXIT, exitCodeOf } from "./exit-codes.ts";
-import { runPerplexity } from "./perplexity.ts";
 import { runOneShot } from "./one-shot.ts";
 import { resolveModelPath } from "./open-model.ts";
+import { runPerplexity } from "./perplexity.ts";
 import { describeError, RunContext } from "./run-context.ts";
 import { addRunFlags, normalizeArgv, type RunFlags } from "./run-options.ts";
-import { note, processTerminal, type Terminal } from "./terminal.ts";
+import { processTerminal, type Terminal } from "./terminal.ts";
 import { dumpLogits, dumpLogprobs, dumpTokens } from "./token-dumps.ts";
-import { UsageError } from "../core/errors.ts";
 
 const EXIT_CODE_HELP = `
 Exit codes: ${EXIT.ok} ok, ${EXIT.failure} failure, ${EXIT.usage} wrong usage, ${EXIT.memory} does not fit in memory, ${EXIT.interrupted} interrupted.
@@ -24,11 +24,14 @@ Examples:
 export type RegisterCommand = (program: Command) => void;
 
 /** Parses and runs; returns the exit code. Never throws and never ends the process. */
-export async function main(argv: readonly string[], subcommands: readonly RegisterCommand[]): Promise<number> {
+export async function main(
+  argv: readonly string[],
+  subcommands: readonly RegisterCommand[],
+): Promise<number> {
   const program = new Command("ds4");
   program
     .description("Runs DeepSeek-V4-shaped models from GGUF files. Without a prompt it chats.")
-    .helpOption("-h, --help", "show this help")
+    .addHelpOption(new Option("-h, --help", "show this help").helpGroup("Help:"))
     .enablePositionalOptions() // so that `ds4 inspect F --json` is inspect's --json
     .allowExcessArguments(true)
     .showSuggestionAfterError(true)

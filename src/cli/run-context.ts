@@ -109,7 +109,9 @@ export class RunContext {
   checkCtx(ctxTokens: number, name: string): void {
     const { trainedCtxTokens } = this.model;
     if (trainedCtxTokens === undefined || ctxTokens <= trainedCtxTokens) return;
-    throw new UsageError(`${name}: this model was trained for 1..${trainedCtxTokens} tokens, got ${ctxTokens}`);
+    throw new UsageError(
+      `${name}: this model was trained for 1..${trainedCtxTokens} tokens, got ${ctxTokens}`,
+    );
   }
 
   #thinkingTags(thinking: Thinking): ThinkingTags | undefined {

@@ -79,11 +79,17 @@ export function addRunFlags(command: Command): void {
   );
   group(
     "Sampling:",
-    flag("-n, --tokens <n>", "most tokens to generate (default: what the context has left)").argParser(positive),
+    flag("-n, --tokens <n>", "most tokens to generate (default: what the context has left)").argParser(
+      positive,
+    ),
     flag("--temp <t>", "temperature, 0 is greedy").argParser(rangeOf("temperature")).default(D.temperature),
     flag("--top-k <n>", "keep the n likeliest tokens, 0 is off").argParser(rangeOf("topK")).default(D.topK),
-    flag("--top-p <p>", "keep the likeliest tokens up to this mass").argParser(rangeOf("topP")).default(D.topP),
-    flag("--min-p <p>", "drop tokens below this share of the best").argParser(rangeOf("minP")).default(D.minP),
+    flag("--top-p <p>", "keep the likeliest tokens up to this mass")
+      .argParser(rangeOf("topP"))
+      .default(D.topP),
+    flag("--min-p <p>", "drop tokens below this share of the best")
+      .argParser(rangeOf("minP"))
+      .default(D.minP),
     flag("--seed <n>", "random seed (default: a new one each run)").argParser(parseSeed),
     flag("--repeat-penalty <f>", "divide the logits of recent tokens")
       .argParser(rangeOf("repeatPenalty"))
@@ -102,7 +108,10 @@ export function addRunFlags(command: Command): void {
   );
   group(
     "Engine:",
-    flag("-m, --model <file>", "GGUF file, or the first part of a split one (default: the bundled nano model)"),
+    flag(
+      "-m, --model <file>",
+      "GGUF file, or the first part of a split one (default: the bundled nano model)",
+    ),
     flag("-c, --ctx <n>", "context to allocate (default: 32768, at most the model's own)").argParser(
       integerIn(1, MAX_CTX_TOKENS),
     ),
@@ -125,12 +134,13 @@ export function addRunFlags(command: Command): void {
       .argParser(integerIn(1, MAX_TOP_LOGPROBS))
       .default(20),
     flag("--perplexity-file <file>", "score a text: likelihood, perplexity and its error"),
-    flag("--ppl-ctx <n>", "window of the scoring (default: the context)").argParser(integerIn(2, MAX_CTX_TOKENS)),
+    flag("--ppl-ctx <n>", "window of the scoring (default: the context)").argParser(
+      integerIn(2, MAX_CTX_TOKENS),
+    ),
     flag("--ppl-stride <n>", "distance of the windows (default: half a window)").argParser(positive),
     flag("--json", "print the result as one JSON document"),
     flag("--quiet", "no warnings, progress or summary"),
   );
-  command.optionsGroup("Help:");
 }
 
 /** `-sys TEXT` is ds4's own spelling; argument parsers would read it as `-s -y -s`. */

@@ -93,7 +93,12 @@ export async function dumpLogprobs(context: RunContext, text: string, path: stri
     });
     bar.clear();
     const { ctxTokens } = await engine.stats();
-    const head = { source: "ds4-ts", prompt_tokens: tokens.length, ctx: ctxTokens, top_k: flags.logprobsTopK };
+    const head = {
+      source: "ds4-ts",
+      prompt_tokens: tokens.length,
+      ctx: ctxTokens,
+      top_k: flags.logprobsTopK,
+    };
     writeJson(path, "--dump-logprobs", `${JSON.stringify({ ...head, steps })}\n`);
     return 0;
   } finally {
