@@ -1,5 +1,6 @@
 // Decodes a bound model's tensors to float32, whole and up front. The reference runs small models; a real one in
 // float32 would be a terabyte, so the size is checked before anything is read.
+import { blockFormat } from "../../blocks/registry.ts";
 import { Ds4Error, MemoryError, UnsupportedModelError } from "../../core/errors.ts";
 import { formatBytes, GIB } from "../../core/units.ts";
 import type { GgufFile, TensorInfo } from "../../gguf/gguf-file.ts";
@@ -83,20 +84,9 @@ function decodeTensor(file: GgufFile, tensor: TensorInfo): Weight {
     const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
     for (let i = 0; i < count; i++) data[i] = view.getInt32(4 * i, true); // expert ids: exact in float32
   } else {
-    decodeFloats(tensor, bytes, data);
+    blockFormat(tensor.type).decode(bytes, 0, data, 0, count);
   }
   return { name: tensor.name, columns: tensor.dims[0], data };
-}
-
-/** Plain floats only, until the block formats are there. */
-function decodeFloats(tensor: TensorInfo, bytes: Uint8Array, data: Float32Array): void {
-  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-  const bits = new Uint32Array(data.buffer);
-  for (let i = 0; i < data.length; i++) {
-    if (tensor.type === "F32") bits[i] = view.getUint32(4 * i, true);
-    else if (tensor.type === "BF16") bits[i] = view.getUint16(2 * i, true) << 16;
-    else throw new Ds4Error("unsupported-type", `tensor "${tensor.name}": cannot decode ${tensor.type} yet`);
-  }
 }
 
 function checkRoutingTable(file: GgufFile, layer: Decoded<BoundLayer>, expertCount: number): void {
