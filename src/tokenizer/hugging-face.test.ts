@@ -42,6 +42,14 @@ it("pads the vocabulary to the model's embedding rows with unused tokens", () =>
   expect(() => tablesFromHuggingFace(nano, { vocabSize: 4000 })).toThrow(/4095.*4000/);
 });
 
+it("accepts the line breaks of the patterns as characters too, as DeepSeek's own files have them", () => {
+  const json = structuredClone(nano);
+  const split = json.pre_tokenizer.pretokenizers[2];
+  split.pattern.Regex = split.pattern.Regex.replaceAll("\\r", "\r").replaceAll("\\n", "\n");
+  expect(split.pattern.Regex).not.toBe(nano.pre_tokenizer.pretokenizers[2].pattern.Regex);
+  expect(tablesFromHuggingFace(json)).toEqual(tablesFromHuggingFace(nano));
+});
+
 it("refuses another pipeline instead of tokenizing wrongly", () => {
   const change = (edit: (json: typeof nano) => void) => {
     const json = structuredClone(nano);

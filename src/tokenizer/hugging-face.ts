@@ -120,6 +120,11 @@ function readMerges(value: unknown, where: string): string[] {
   });
 }
 
+/** DeepSeek's own files hold the line breaks of the pattern as characters, others as escapes; both mean the same. */
+function spellLineBreaks(pattern: unknown): unknown {
+  return typeof pattern === "string" ? pattern.replaceAll("\r", "\\r").replaceAll("\n", "\\n") : pattern;
+}
+
 function checkPipeline(json: Json, model: Json, where: string): void {
   const refuse = (what: string, got: unknown, expected: string): never => {
     throw tokenizerError(where, `${what} is ${JSON.stringify(got)}; this engine implements ${expected}`);
@@ -136,7 +141,9 @@ function checkPipeline(json: Json, model: Json, where: string): void {
   const sequence = isObject(json.pre_tokenizer) ? json.pre_tokenizer.pretokenizers : undefined;
   const steps: unknown[] = Array.isArray(sequence) ? sequence : [];
   const splits = steps.filter((step): step is Json => isObject(step) && step.type === "Split");
-  const patterns = splits.map((step) => (isObject(step.pattern) ? step.pattern.Regex : undefined));
+  const patterns = splits
+    .map((step) => (isObject(step.pattern) ? step.pattern.Regex : undefined))
+    .map(spellLineBreaks);
   if (JSON.stringify(patterns) !== JSON.stringify(SPLIT_PATTERNS))
     refuse(
       "the list of split patterns",
