@@ -33,6 +33,7 @@ const ALLOWED: Record<string, string[]> = {
     "template",
     "model",
     "backend",
+    "backend/native.ts",
     "backend/reference",
     "backend/cpu",
     "residency",
