@@ -3,6 +3,8 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Backend } from "../../src/backend/backend.ts";
+import { logSumExp } from "../../src/session/logprobs.ts";
+import { argmax } from "../../src/session/sampler.ts";
 import { readSafetensorsArrays } from "./safetensors-arrays.ts";
 import {
   maxDifference,
@@ -68,7 +70,7 @@ export function comparePrompt(
       last = logits.slice(row * vocabSize, (row + 1) * vocabSize);
       if (argmax(last) === expectedArgmax[start + row]) agreeing++;
       const next = prompt.ids[start + row + 1];
-      if (next !== undefined) nllSum += negativeLogLikelihood(last, next);
+      if (next !== undefined) nllSum += logSumExp(last) - last[next];
     }
   }
   const lastLogits = maxDifference(last, vectors(`${prompt.name}.last_logits`) as Float32Array);
@@ -113,24 +115,4 @@ function followsGreedy(
     logits = backend.forward([{ kv, tokens: Int32Array.of(expected), logits: "last" }]).logits[0];
   }
   return true;
-}
-
-/** -log softmax(logits)[token], in nats. */
-export function negativeLogLikelihood(logits: Float32Array, token: number): number {
-  return logSumExp(logits) - logits[token];
-}
-
-/** log(sum(exp(logits))), without overflow. */
-export function logSumExp(logits: Float32Array): number {
-  const max = logits[argmax(logits)];
-  let sum = 0;
-  for (let i = 0; i < logits.length; i++) sum += Math.exp(logits[i] - max);
-  return max + Math.log(sum);
-}
-
-/** Index of the largest value, the lowest at ties. */
-export function argmax(values: Float32Array): number {
-  let best = 0;
-  for (let i = 1; i < values.length; i++) if (values[i] > values[best]) best = i;
-  return best;
 }
