@@ -1,0 +1,107 @@
+import { Command } from "commander";
+import { describe, expect, it } from "vitest";
+import { CancelledError, Ds4Error, MemoryError, UsageError } from "../core/errors.ts";
+import { environmentWarning } from "./environment.ts";
+import { EXIT, exitCodeOf } from "./exit-codes.ts";
+import {
+  addRunFlags,
+  backendOf,
+  normalizeArgv,
+  type RunFlags,
+  samplingOf,
+  thinkingOf,
+} from "./run-options.ts";
+
+function parse(...argv: string[]): RunFlags {
+  let flags: RunFlags | undefined;
+  const command = new Command("ds4").exitOverride().configureOutput({ writeErr: () => {} });
+  addRunFlags(command);
+  command.action((parsed: RunFlags) => {
+    flags = parsed;
+  });
+  command.parse(normalizeArgv(argv), { from: "user" });
+  return flags!;
+}
+
+describe("flags", () => {
+  it("have ds4's defaults", () => {
+    expect(parse()).toMatchObject({
+      temp: 1,
+      topK: 0,
+      topP: 1,
+      minP: 0.05,
+      backend: "auto",
+      logprobsTopK: 20,
+    });
+    expect(parse().ctx).toBeUndefined();
+    expect(thinkingOf(parse())).toBe("on");
+  });
+
+  it("understand -sys in both spellings, but not after --", () => {
+    expect(parse("-sys", "Be brief").system).toBe("Be brief");
+    expect(parse("-sys=Be brief").system).toBe("Be brief");
+    expect(normalizeArgv(["--", "-sys"])).toEqual(["--", "-sys"]);
+  });
+
+  it.each([
+    [["--temp", "-1"], "--temp", "a number in 0..100"],
+    [["--temp", "hot"], "--temp", "a number in 0..100"],
+    [["--temp", "0x10"], "--temp", "a number in 0..100"],
+    [["--temp", "NaN"], "--temp", "a number in 0..100"],
+    [["--top-p", "1.5"], "--top-p", "a number in 0..1"],
+    [["--top-k", "2.5"], "--top-k", "an integer in 0.."],
+    [["-c", "0"], "--ctx", "an integer in 1.."],
+    [["-n", "1e99"], "--tokens", "an integer in 1.."],
+    [["--seed", "18446744073709551616"], "--seed", "0..2^64-1"],
+    [["--logit-bias", "x=1"], "--logit-bias", "TOKEN_ID=VALUE"],
+    [["--logprobs-top-k", "129"], "--logprobs-top-k", "an integer in 1..128"],
+    [["--backend", "metal"], "--backend", "auto, cpu, reference"],
+  ])("%j is refused with the flag and what it accepts", (argv, flag, accepted) => {
+    let message = "";
+    try {
+      parse(...argv);
+    } catch (error) {
+      message = (error as Error).message;
+    }
+    expect(message).toContain(flag);
+    expect(message).toContain(accepted);
+  });
+
+  it("suggest the flag that was meant (case 134)", () => {
+    expect(() => parse("--ctxx", "4096")).toThrow(/Did you mean --ctx\?/);
+  });
+
+  it("refuse combinations that exclude each other", () => {
+    expect(() => parse("--think", "--nothink")).toThrow(/cannot be used with/);
+    expect(() => parse("--nothink", "--think-max")).toThrow(/cannot be used with/);
+    expect(() => parse("-p", "a", "--prompt-file", "b")).toThrow(/cannot be used with/);
+    expect(() => backendOf(parse("--cpu", "--backend", "reference"))).toThrow(UsageError);
+    expect(backendOf(parse("--cpu"))).toBe("cpu");
+  });
+
+  it("collect repeatable flags and take negative numbers", () => {
+    const flags = parse("--stop", "A", "--stop", "B", "--logit-bias", "5=-100", "--presence-penalty", "-0.5");
+    expect(flags.stop).toEqual(["A", "B"]);
+    expect(samplingOf(flags)).toMatchObject({ logitBias: { 5: -100 }, presencePenalty: -0.5 });
+  });
+
+  it("use the given seed, else a new one each run", () => {
+    expect(samplingOf(parse("--seed", "18446744073709551615")).seed).toBe(2n ** 64n - 1n);
+    expect(samplingOf(parse()).seed).not.toBe(samplingOf(parse()).seed);
+  });
+});
+
+it("warns once of unknown variables with our prefix (case 135)", () => {
+  expect(environmentWarning({ PATH: "x", DS4_NATIVE: "off" })).toBeUndefined();
+  const warning = environmentWarning({ DS4_ZZ: "1", DS4_FOO: "1" });
+  expect(warning).toContain("DS4_FOO, DS4_ZZ");
+  expect(warning?.split("\n").length).toBe(1);
+});
+
+it("maps errors to the documented exit codes", () => {
+  expect(exitCodeOf(new UsageError("x"))).toBe(EXIT.usage);
+  expect(exitCodeOf(new MemoryError("x", 2, 1))).toBe(EXIT.memory);
+  expect(exitCodeOf(new CancelledError())).toBe(EXIT.interrupted);
+  expect(exitCodeOf(new Ds4Error("gguf", "x"))).toBe(EXIT.failure);
+  expect(exitCodeOf(new Error("x"))).toBe(EXIT.failure);
+});
