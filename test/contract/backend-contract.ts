@@ -52,6 +52,7 @@ export function describeBackendContract(
     });
     const current = () => backend;
     describeFeeding(current, tolerances);
+    describeReach(open, tolerances);
     describeStates(current, tolerances);
     describeRefusals(current, factory);
     describeReferenceAgreement(current, open, tolerances);
@@ -120,6 +121,36 @@ function describeFeeding(backend: () => Backend, { self }: ContractTolerances): 
     const last = forwardOne(backend(), kv, tokens, "last");
     kv.close();
     expectClose(last, all.subarray(5 * backend().spec.vocabSize), self);
+  });
+}
+
+/** Which tokens a position can see, measured from outside. */
+function describeReach(open: (options: TinyModelOptions) => Backend, { self }: ContractTolerances): void {
+  /** Max |change| of the logits at `position` when the token at `changed` is another one. */
+  const influence = (backend: Backend, changed: number, position: number): number => {
+    const tokens = testTokens(40, 12);
+    const other = tokens.slice();
+    other[changed] = (tokens[changed] + 1) % backend.spec.vocabSize;
+    const rowAt = (fed: Int32Array) => feed(backend, fed, [40]).subarray(position * 96, (position + 1) * 96);
+    const row = rowAt(tokens);
+    return rowAt(other).reduce((worst, value, i) => Math.max(worst, Math.abs(value - row[i])), 0);
+  };
+
+  test("a sliding layer sees exactly its window, own position included, and nothing later", () => {
+    const backend = open({ ratios: [0], hashLayers: 0, window: 16 });
+    expect(influence(backend, 30 - 15, 30)).toBeGreaterThan(1e-4);
+    expect(influence(backend, 30 - 16, 30)).toBeLessThanOrEqual(self);
+    expect(influence(backend, 31, 30)).toBeLessThanOrEqual(self);
+  });
+
+  test("a compressed entry is seen from its window's last token on", () => {
+    // Window 1: older tokens are reached through compressed entries only. Entry 4 covers tokens 16..19, entry 5 also
+    // mixes in the a halves of tokens 16..19.
+    const backend = open({ ratios: [4], hashLayers: 0, window: 1, topK: 64 });
+    expect(influence(backend, 16, 18)).toBeLessThanOrEqual(self);
+    expect(influence(backend, 16, 19)).toBeGreaterThan(1e-5);
+    expect(influence(backend, 18, 19)).toBeGreaterThan(1e-5);
+    expect(influence(backend, 20, 19)).toBeLessThanOrEqual(self);
   });
 }
 
