@@ -1,0 +1,20 @@
+// The package used as a library: the example of the README, run.
+import { existsSync } from "node:fs";
+import { join } from "node:path";
+import { expect, it } from "vitest";
+import { Engine, encodePieces, openGguf, renderConversation, tokenizerFromGguf } from "../../src/index.ts";
+
+const modelPath = join(import.meta.dirname, "..", "..", "models", "nano-q2-q4.gguf");
+
+it.skipIf(!existsSync(modelPath))("answers a conversation through the public surface", async () => {
+  const file = openGguf(modelPath);
+  const tokenizer = tokenizerFromGguf(file);
+  file.close();
+  const messages = [{ role: "user" as const, content: "What is the capital of France?" }];
+  const promptTokens = encodePieces(tokenizer, renderConversation({ messages, thinking: "off" }));
+  await using engine = await Engine.open({ modelPath, backend: "reference", ctxTokens: 512 });
+  let text = "";
+  const request = { promptTokens, stopTokenIds: tokenizer.stopIds, sampling: { temperature: 0 } };
+  for await (const event of engine.generate(request)) if (event.kind !== "prompt") text += event.text;
+  expect(text).toBe("The capital of France is Paris.");
+});
