@@ -1,3 +1,4 @@
+import { readFileSync } from "node:fs";
 import { Command } from "commander";
 import { describe, expect, it } from "vitest";
 import { CancelledError, Ds4Error, MemoryError, UsageError } from "../core/errors.ts";
@@ -104,4 +105,15 @@ it("maps errors to the documented exit codes", () => {
   expect(exitCodeOf(new CancelledError())).toBe(EXIT.interrupted);
   expect(exitCodeOf(new Ds4Error("gguf", "x"))).toBe(EXIT.failure);
   expect(exitCodeOf(new Error("x"))).toBe(EXIT.failure);
+});
+
+it("has every flag that the README names, and the README every flag of the help (case 136)", () => {
+  const command = new Command("ds4");
+  addRunFlags(command);
+  const readme = readFileSync(new URL("../../README.md", import.meta.url), "utf8");
+  const table = readme.slice(readme.indexOf("## Flags"), readme.indexOf("## As a library"));
+  const named = new Set([...table.matchAll(/--[a-z][\w-]+/g)].map(([flag]) => flag));
+  const known = new Map(command.options.map((option) => [option.long, option.hidden]));
+  for (const flag of named) if (flag !== "--help") expect(known.has(flag), flag).toBe(true);
+  for (const [flag, hidden] of known) if (!hidden) expect(named.has(flag!), flag).toBe(true);
 });

@@ -45,6 +45,8 @@ export async function runOneShot(context: RunContext, text: string): Promise<num
         };
         terminal.out.write(`${JSON.stringify(answer, null, 2)}\n`);
       } else {
+        if (finish!.finishReason === "length")
+          note(terminal, "ds4: cut at the token limit or the end of the context");
         note(terminal, `ds4: ${summaryLine(finish!, stats)}`);
       }
       return finish!.finishReason === "cancelled" ? EXIT.interrupted : EXIT.ok;
