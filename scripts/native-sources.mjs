@@ -1,10 +1,15 @@
-// Lists the addon's C++ sources for binding.gyp: every .cpp of the folders below, so that a new kernel file
-// needs no build change. Files under native/*/isa/ are compiled by their own targets with their own flags.
+// Lists C++ sources for binding.gyp, so that a new kernel file needs no build change.
+//   native-sources.mjs            everything that is compiled for the plain instruction set
+//   native-sources.mjs isa LEVEL  native/cpu/isa/LEVEL*.cpp, compiled with that level's flags
 import { existsSync, readdirSync } from "node:fs";
 
-for (const folder of ["native/addon", "native/common", "native/cpu", "native/quantize"]) {
-  if (!existsSync(folder)) continue;
+const [, , mode, level] = process.argv;
+const folders =
+  mode === "isa" ? ["native/cpu/isa"] : ["native/addon", "native/common", "native/cpu", "native/quantize"];
+
+for (const folder of folders.filter((name) => existsSync(name))) {
   for (const name of readdirSync(folder).sort()) {
-    if (name.endsWith(".cpp")) console.log(`${folder}/${name}`);
+    const belongs = mode === "isa" ? new RegExp(`^${level}(_.*)?\\.cpp$`).test(name) : name.endsWith(".cpp");
+    if (belongs) console.log(`${folder}/${name}`);
   }
 }

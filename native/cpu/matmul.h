@@ -2,7 +2,7 @@
 // type. What lies behind this header (layouts, instruction sets) is nobody else's business.
 //
 // Layout rule, known to the planner: a slice [rows, cols] takes alignUp(rows, 16) * rowBytes(type, cols) bytes,
-// the same bytes per weight as the file. Rows are interleaved in panels of 16.
+// the same bytes per weight as the file. Rows are interleaved in panels of 16 (see packed_layout.h).
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -28,8 +28,14 @@ struct PackedMatrix {
   size_t sliceBytes;
 };
 
-/// Bytes of one slice in kernel layout.
+/// True when matrices of this type can be packed and multiplied here.
+bool isPackable(TensorType type);
+
+/// Bytes of one slice in kernel layout. `cols` must be a multiple of the type's block.
 size_t packedSliceBytes(TensorType type, int64_t rows, int64_t cols);
+
+/// Bytes of one row in file layout, 0 when the type is unknown or `cols` splits a block.
+size_t fileRowBytes(TensorType type, int64_t cols);
 
 /// Repacks rows [rowBegin, rowBegin + rowCount) of one slice from file layout. rowBegin is a multiple of 16,
 /// rowCount too unless it reaches the last row. `target` is the start of the slice.
@@ -47,15 +53,18 @@ bool usesFloatInput(TensorType type);
 class PreparedInput {
  public:
   /// `x` is row-major [rows, cols] with `stride` floats between rows; it must stay valid while float products
-  /// run. `needInt8`: also quantize (in parallel on the pool).
+  /// run. `needInt8`: also quantize (in parallel on the pool); cols is then a multiple of 32.
   void prepare(const float* x, int64_t rows, int64_t cols, int64_t stride, bool needInt8, ThreadPool& pool);
 
   const float* x = nullptr;
   int64_t rows = 0, cols = 0, stride = 0;
-  // int8 form: per block of 256 columns one scale; block sums of 16 for the min terms and offsets.
-  std::vector<int8_t> quants;
-  std::vector<float> scales;
-  std::vector<int16_t> sums16;
+  // int8 form, one scale per 32 columns (finer than ggml's 256 for K types: closer to float32 at no cost here).
+  std::vector<int8_t> quants;       // [rows, cols]
+  std::vector<float> scales;        // [rows, cols / 32]
+  std::vector<float> sums16;        // [rows, cols / 16], in real units: for the mins of Q2_K
+  std::vector<float> sums32;        // [rows, cols / 32], in real units: for the mins of Q4_K
+  std::vector<int32_t> offsets128;  // [rows, cols / 32], -128 * sum of quants: undoes Q8_0's unsigned form
+  std::vector<int32_t> offsets43;   // likewise for IQ2_XXS
 };
 
 /// out[i, 0 .. rowEnd-rowBegin) = weight.slice[rowBegin..rowEnd) * input.row(inputRows ? inputRows[i] : i)
@@ -73,5 +82,8 @@ struct MatmulJob {
 /// Runs all jobs in one parallel region, work split by panels over all of them: decode's many small expert
 /// products cost one synchronisation. Results do not depend on the thread count.
 void runMatmuls(const MatmulJob* jobs, size_t jobCount, ThreadPool& pool);
+
+/// Name of the instruction-set level in use: "generic", "avx2", "avx512", "neon".
+const char* kernelLevelName();
 
 }  // namespace ds4

@@ -1,0 +1,70 @@
+// Objects that JavaScript holds: the thread pool, the weight arena and matrices in it.
+#pragma once
+#include <napi.h>
+
+#include <memory>
+
+#include "cpu/matmul.h"
+
+namespace ds4 {
+
+/// Memory from the operating system, zero-filled on first touch, huge pages where offered.
+class Arena {
+ public:
+  /// Throws std::bad_alloc.
+  explicit Arena(size_t bytes);
+  ~Arena();
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+  uint8_t* data() const { return data_; }
+  size_t bytes() const { return bytes_; }
+
+ private:
+  uint8_t* data_;
+  size_t bytes_;
+};
+
+/// JavaScript: new WeightArena(bytes); .bytes; .close()
+class WeightArenaObject : public Napi::ObjectWrap<WeightArenaObject> {
+ public:
+  static Napi::Function define(Napi::Env env);
+  explicit WeightArenaObject(const Napi::CallbackInfo& info);
+  /// The open arena behind `value`, or a TypeError.
+  static std::shared_ptr<Arena> unwrap(Napi::Env env, const Napi::Value& value);
+
+ private:
+  Napi::Value bytes(const Napi::CallbackInfo& info);
+  void close(const Napi::CallbackInfo& info);
+  std::shared_ptr<Arena> arena_;
+};
+
+/// JavaScript: new WeightMatrix(arena, offsetBytes, typeId, slices, rows, cols); .packRows(…); .unpackRow(…)
+class WeightMatrixObject : public Napi::ObjectWrap<WeightMatrixObject> {
+ public:
+  static Napi::Function define(Napi::Env env);
+  explicit WeightMatrixObject(const Napi::CallbackInfo& info);
+  /// The matrix behind `value`, or a TypeError. Valid while the JavaScript object lives.
+  static const PackedMatrix& unwrap(Napi::Env env, const Napi::Value& value);
+
+ private:
+  void pack(const Napi::CallbackInfo& info);
+  void unpack(const Napi::CallbackInfo& info);
+  std::shared_ptr<Arena> arena_;
+  PackedMatrix matrix_;
+};
+
+/// JavaScript: new ThreadPool(threads); .size; .close()
+class ThreadPoolObject : public Napi::ObjectWrap<ThreadPoolObject> {
+ public:
+  static Napi::Function define(Napi::Env env);
+  explicit ThreadPoolObject(const Napi::CallbackInfo& info);
+  /// The open pool behind `value`, or a TypeError.
+  static ThreadPool& unwrap(Napi::Env env, const Napi::Value& value);
+
+ private:
+  Napi::Value size(const Napi::CallbackInfo& info);
+  void close(const Napi::CallbackInfo& info);
+  std::unique_ptr<ThreadPool> pool_;
+};
+
+}  // namespace ds4

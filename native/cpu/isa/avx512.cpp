@@ -1,0 +1,191 @@
+// AVX-512 inner loops (VNNI, VBMI, GFNI: Ice Lake, Sapphire Rapids, Zen 4 and later).
+//
+// dotInt: per 32 columns and activation row 8 x vpdpbusd (64 multiply-adds each, a lane per weight row), then one
+// conversion and one fused multiply-add with weight scale x activation scale. No horizontal sums anywhere.
+#include "cpu/isa/kernel_set.h"
+
+#if defined(__AVX512VNNI__) && defined(__AVX512VBMI__) && defined(__GFNI__)
+#include <immintrin.h>
+
+#include <cstring>
+
+#include "cpu/isa/avx512_unpack.h"
+
+namespace ds4 {
+
+namespace {
+
+inline __m512i broadcast4(const int8_t* bytes) {
+  int32_t word;
+  std::memcpy(&word, bytes, 4);
+  return _mm512_set1_epi32(word);
+}
+
+template <int Rows, bool HasOffset>
+inline void dotIntRows(const IntTile& tile, int subs, int64_t sub32, const IntRow* rows, float (*out)[kPanelRows]) {
+  __m512 sums[Rows];
+  for (int r = 0; r < Rows; r++) sums[r] = _mm512_load_ps(out[r]);
+  for (int sub = 0; sub < subs; sub++) {
+    const int64_t at = sub32 + sub;
+    __m512i acc[Rows];
+    for (int r = 0; r < Rows; r++) acc[r] = HasOffset ? _mm512_set1_epi32(rows[r].offsets[at]) : _mm512_setzero_si512();
+    const uint8_t* w = tile.quants[sub];
+#pragma GCC unroll 8
+    for (int group = 0; group < 8; group++) {
+      const __m512i weights = _mm512_loadu_si512(w + kGroupBytes * group);
+      for (int r = 0; r < Rows; r++) {
+        acc[r] = _mm512_dpbusd_epi32(acc[r], weights, broadcast4(rows[r].quants + kSubCols * at + 4 * group));
+      }
+    }
+    const __m512 scale = _mm512_load_ps(tile.scales[sub]);
+    for (int r = 0; r < Rows; r++) {
+      const __m512 both = _mm512_mul_ps(scale, _mm512_set1_ps(rows[r].scales[at]));
+      sums[r] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(acc[r]), both, sums[r]);
+    }
+  }
+  const int mins = tile.minCount * subs / 8;
+  for (int j = 0; j < mins; j++) {
+    const __m512 min = _mm512_load_ps(tile.mins[j]);
+    for (int r = 0; r < Rows; r++) {
+      const float sum = tile.minCount == 16 ? rows[r].sums16[2 * sub32 + j] : rows[r].sums32[sub32 + j];
+      sums[r] = _mm512_fnmadd_ps(min, _mm512_set1_ps(sum), sums[r]);
+    }
+  }
+  for (int r = 0; r < Rows; r++) _mm512_store_ps(out[r], sums[r]);
+}
+
+template <bool HasOffset>
+void dotIntAll(const IntTile& tile, int subs, int64_t sub32, const IntRow* rows, int count, float (*out)[kPanelRows]) {
+  int r = 0;
+  for (; r + 8 <= count; r += 8) dotIntRows<8, HasOffset>(tile, subs, sub32, rows + r, out + r);
+  for (; r + 4 <= count; r += 4) dotIntRows<4, HasOffset>(tile, subs, sub32, rows + r, out + r);
+  for (; r + 2 <= count; r += 2) dotIntRows<2, HasOffset>(tile, subs, sub32, rows + r, out + r);
+  for (; r < count; r++) dotIntRows<1, HasOffset>(tile, subs, sub32, rows + r, out + r);
+}
+
+void dotInt(const IntTile& tile, int subs, int64_t sub32, const IntRow* rows, int count, float (*out)[kPanelRows]) {
+  if (tile.offset != 0) dotIntAll<true>(tile, subs, sub32, rows, count, out);
+  else dotIntAll<false>(tile, subs, sub32, rows, count, out);
+}
+
+// Four partial sums per row hide the latency of the multiply-add when there are few rows.
+template <int Rows>
+inline void dotFloatRows(const FloatTile& tile, int cols, const float* const* rows, float (*out)[kPanelRows]) {
+  constexpr int kParts = Rows >= 4 ? 1 : 4;
+  __m512 sums[Rows][kParts];
+  for (int r = 0; r < Rows; r++) {
+    for (int p = 0; p < kParts; p++) sums[r][p] = p == 0 ? _mm512_load_ps(out[r]) : _mm512_setzero_ps();
+  }
+  int col = 0;
+  for (; col + kParts <= cols; col += kParts) {
+#pragma GCC unroll 4
+    for (int p = 0; p < kParts; p++) {
+      const __m512 weights = _mm512_load_ps(tile.weights[col + p]);
+      for (int r = 0; r < Rows; r++) {
+        sums[r][p] = _mm512_fmadd_ps(weights, _mm512_set1_ps(rows[r][col + p]), sums[r][p]);
+      }
+    }
+  }
+  for (; col < cols; col++) {
+    for (int r = 0; r < Rows; r++) {
+      sums[r][0] = _mm512_fmadd_ps(_mm512_load_ps(tile.weights[col]), _mm512_set1_ps(rows[r][col]), sums[r][0]);
+    }
+  }
+  for (int r = 0; r < Rows; r++) {
+    for (int p = 1; p < kParts; p++) sums[r][0] = _mm512_add_ps(sums[r][0], sums[r][p]);
+    _mm512_store_ps(out[r], sums[r][0]);
+  }
+}
+
+void dotFloat(const FloatTile& tile, int cols, const float* const* rows, int count, float (*out)[kPanelRows]) {
+  int r = 0;
+  for (; r + 12 <= count; r += 12) dotFloatRows<12>(tile, cols, rows + r, out + r);
+  for (; r + 4 <= count; r += 4) dotFloatRows<4>(tile, cols, rows + r, out + r);
+  for (; r + 2 <= count; r += 2) dotFloatRows<2>(tile, cols, rows + r, out + r);
+  for (; r < count; r++) dotFloatRows<1>(tile, cols, rows + r, out + r);
+}
+
+void decodeInt(TensorType type, const uint8_t* panel, int64_t cols, int64_t colBegin, int count, IntTile& tile) {
+  using namespace avx512;
+  tile.minCount = type == TensorType::Q2_K ? 16 : type == TensorType::Q4_K ? 8 : 0;
+  tile.offset = type == TensorType::Q8_0 ? 128 : type == TensorType::IQ2_XXS ? 43 : 0;
+  const int64_t block = colBegin / kBlockCols;
+  if (type == TensorType::IQ2_XXS) {
+    const Iq2xxsPanel weights(panel + block * iq2xxs_panel::kBytes);
+    for (int sub = 0; sub < 8; sub++) {
+      const Iq2xxsPanel::Sub part = weights.sub(sub);
+      for (int group = 0; group < 8; group++) _mm512_store_si512(tile.storage[8 * sub + group], part.group(group));
+      _mm512_store_ps(tile.scales[sub], part.scale);
+      tile.quants[sub] = tile.storage[8 * sub];
+    }
+  } else if (type == TensorType::Q2_K) {
+    const Q2KPanel weights(panel + block * q2k_panel::kBytes);
+    for (int j = 0; j < 16; j++) {
+      const Q2KPanel::Sub part = weights.sub(j);
+      for (int group = 0; group < 4; group++) _mm512_store_si512(tile.storage[4 * j + group], part.group(group));
+      _mm512_store_ps(tile.mins[j], part.min);
+    }
+    for (int sub = 0; sub < 8; sub++) {
+      _mm512_store_ps(tile.scales[sub], weights.d);
+      tile.quants[sub] = tile.storage[8 * sub];
+    }
+  } else if (type == TensorType::Q4_K) {
+    const Q4KPanel weights(panel + block * q4k_panel::kBytes);
+    for (int sub = 0; sub < 8; sub++) {
+      const Q4KPanel::Sub part = weights.sub(sub);
+      for (int group = 0; group < 8; group++) _mm512_store_si512(tile.storage[8 * sub + group], part.group(group));
+      _mm512_store_ps(tile.scales[sub], part.scale);
+      _mm512_store_ps(tile.mins[sub], part.min);
+      tile.quants[sub] = tile.storage[8 * sub];
+    }
+  } else {
+    for (int sub = 0; sub < count / kSubCols; sub++) {
+      const uint8_t* from = panel + (colBegin / kSubCols + sub) * q80_panel::kBytes;
+      tile.quants[sub] = from + q80_panel::kQuants;
+      _mm512_store_ps(tile.scales[sub], loadHalves(from));
+    }
+  }
+  (void)cols;
+}
+
+void decodeFloat(TensorType type, const uint8_t* panel, int64_t cols, int64_t colBegin, int count, FloatTile& tile) {
+  using namespace avx512;
+  const size_t first = static_cast<size_t>(colBegin) * kPanelRows;
+  if (type == TensorType::F32) {
+    std::memcpy(tile.weights, panel + first * 4, sizeof(float) * kPanelRows * count);
+  } else if (type == TensorType::F16) {
+    for (int i = 0; i < count; i++) _mm512_store_ps(tile.weights[i], loadHalves(panel + (first + i * kPanelRows) * 2));
+  } else if (type == TensorType::BF16) {
+    for (int i = 0; i < count; i++) _mm512_store_ps(tile.weights[i], loadBfloats(panel + (first + i * kPanelRows) * 2));
+  } else if (type == TensorType::MXFP4) {
+    for (int sub = 0; sub < count / kSubCols; sub++) {
+      const Mxfp4Panel weights(panel + (colBegin / kSubCols + sub) * mxfp4_panel::kBytes);
+      for (int i = 0; i < 16; i++) {
+        _mm512_store_ps(tile.weights[sub * kSubCols + i], weights.low(i));
+        _mm512_store_ps(tile.weights[sub * kSubCols + 16 + i], weights.high(i));
+      }
+    }
+  } else {
+    decodePanel(type, panel, cols, colBegin, count, tile);
+  }
+}
+
+}  // namespace
+
+bool avx512PanelTimesRow(TensorType type, const uint8_t* panel, int64_t cols, const IntRow& row, const float* x,
+                         float* out);
+
+const KernelSet* avx512Kernels() {
+  static const KernelSet set = {"avx512", dotInt, dotFloat, decodeInt, decodeFloat, avx512PanelTimesRow};
+  return &set;
+}
+
+}  // namespace ds4
+
+#else
+
+namespace ds4 {
+const KernelSet* avx512Kernels() { return nullptr; }
+}  // namespace ds4
+
+#endif

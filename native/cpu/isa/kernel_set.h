@@ -1,0 +1,37 @@
+// The inner loops that differ between instruction sets, as one table chosen at run time.
+#pragma once
+#include <cstdint>
+
+#include "cpu/decode.h"
+
+namespace ds4 {
+
+/// One activation row in int8 form.
+struct IntRow {
+  const int8_t* quants;
+  const float* scales;      // per 32 columns
+  const float* sums16;      // per 16 columns
+  const float* sums32;      // per 32 columns
+  const int32_t* offsets;   // per 32 columns, -offset * sum, for the weight type at hand; null when its offset is 0
+};
+
+struct KernelSet {
+  const char* name;
+  /// out[r][lane] += tile * row r, over `subs` runs of 32 columns starting at run `sub32` of the rows.
+  void (*dotInt)(const IntTile& tile, int subs, int64_t sub32, const IntRow* rows, int count, float (*out)[kPanelRows]);
+  /// out[r][lane] += tile * row r, over `cols` columns; rows[r] points at the first of them.
+  void (*dotFloat)(const FloatTile& tile, int cols, const float* const* rows, int count, float (*out)[kPanelRows]);
+  /// Decoders for tiles; the portable ones where a set has no better.
+  void (*decodeInt)(TensorType type, const uint8_t* panel, int64_t cols, int64_t colBegin, int count, IntTile& tile);
+  void (*decodeFloat)(TensorType type, const uint8_t* panel, int64_t cols, int64_t colBegin, int count, FloatTile& tile);
+  /// One row against a whole panel without a tile in between; false when the type has no such path.
+  bool (*panelTimesRow)(TensorType type, const uint8_t* panel, int64_t cols, const IntRow& row, const float* x,
+                        float* out);
+};
+
+const KernelSet* genericKernels();
+const KernelSet* avx2Kernels();    // null where not compiled in
+const KernelSet* avx512Kernels();  // null where not compiled in
+const KernelSet* neonKernels();    // null where not compiled in
+
+}  // namespace ds4

@@ -1,0 +1,158 @@
+// Splits products into tasks of whole panels and runs them on the pool.
+#include "cpu/matmul.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "cpu/kernel_level.h"
+
+namespace ds4 {
+
+namespace {
+
+// Activation rows per pass over a panel: their accumulators (8 KiB) stay in the first-level cache beside a tile.
+constexpr int kRowsPerPass = 128;
+
+// Work per task in multiply-adds: some 20 to 50 microseconds, long against handing it out, short against a step.
+constexpr int64_t kTaskWork = 1 << 21;
+
+struct Task {
+  const MatmulJob* job;
+  int64_t panelBegin, panelEnd;
+};
+
+IntRow intRow(const PreparedInput& input, TensorType type, int64_t row) {
+  const int64_t subs = input.cols / kSubCols;
+  IntRow view;
+  view.quants = input.quants.data() + row * input.cols;
+  view.scales = input.scales.data() + row * subs;
+  view.sums16 = input.sums16.data() + row * subs * 2;
+  view.sums32 = input.sums32.data() + row * subs;
+  view.offsets = type == TensorType::Q8_0      ? input.offsets128.data() + row * subs
+                 : type == TensorType::IQ2_XXS ? input.offsets43.data() + row * subs
+                                               : nullptr;
+  return view;
+}
+
+int64_t inputRow(const MatmulJob& job, int64_t i) { return job.inputRows ? job.inputRows[i] : i; }
+
+void store(const MatmulJob& job, int64_t panel, int64_t first, int count, const float (*sums)[kPanelRows]) {
+  const int64_t rowBegin = panel * kPanelRows;
+  const int lanes = static_cast<int>(std::min<int64_t>(kPanelRows, job.rowEnd - rowBegin));
+  for (int r = 0; r < count; r++) {
+    float* out = job.out + (first + r) * job.outStride + (rowBegin - job.rowBegin);
+    std::copy(sums[r], sums[r] + lanes, out);
+  }
+}
+
+void runPanel(const MatmulJob& job, int64_t panel, const KernelSet& set) {
+  const PackedMatrix& weight = *job.weight;
+  const PreparedInput& input = *job.input;
+  const bool isFloat = usesFloatInput(weight.type);
+  const uint8_t* data = weight.data + job.slice * weight.sliceBytes +
+                        static_cast<size_t>(panel) * kPanelRows * fileRowBytes(weight.type, weight.cols);
+  alignas(64) float sums[kRowsPerPass][kPanelRows];
+  IntRow intRows[kRowsPerPass];
+  const float* floatRows[kRowsPerPass];
+  if (job.count == 1) {
+    const int64_t row = inputRow(job, 0);
+    const IntRow view = isFloat ? IntRow{} : intRow(input, weight.type, row);
+    if (set.panelTimesRow(weight.type, data, weight.cols, view, input.x + row * input.stride, sums[0])) {
+      return store(job, panel, 0, 1, sums);
+    }
+  }
+  union {
+    IntTile ints;
+    FloatTile floats;
+  } tile;
+  for (int64_t first = 0; first < job.count; first += kRowsPerPass) {
+    const int count = static_cast<int>(std::min<int64_t>(kRowsPerPass, job.count - first));
+    std::fill(&sums[0][0], &sums[0][0] + count * kPanelRows, 0.0f);
+    for (int r = 0; r < count; r++) {
+      const int64_t row = inputRow(job, first + r);
+      if (!isFloat) intRows[r] = intRow(input, weight.type, row);
+    }
+    for (int64_t col = 0; col < weight.cols; col += kBlockCols) {
+      const int cols = static_cast<int>(std::min<int64_t>(kBlockCols, weight.cols - col));
+      if (isFloat) {
+        set.decodeFloat(weight.type, data, weight.cols, col, cols, tile.floats);
+        for (int r = 0; r < count; r++) floatRows[r] = input.x + inputRow(job, first + r) * input.stride + col;
+        set.dotFloat(tile.floats, cols, floatRows, count, sums);
+      } else {
+        set.decodeInt(weight.type, data, weight.cols, col, cols, tile.ints);
+        set.dotInt(tile.ints, cols / kSubCols, col / kSubCols, intRows, count, sums);
+      }
+    }
+    store(job, panel, first, count, sums);
+  }
+}
+
+void quantizeRow(const float* x, int64_t cols, int64_t row, PreparedInput& input) {
+  const int64_t subs = cols / kSubCols;
+  for (int64_t sub = 0; sub < subs; sub++) {
+    const float* from = x + sub * kSubCols;
+    int8_t* quants = input.quants.data() + row * cols + sub * kSubCols;
+    float largest = 0;
+    for (int i = 0; i < kSubCols; i++) largest = std::max(largest, std::fabs(from[i]));
+    const float scale = largest / 127.0f;
+    const float inverse = scale > 0 ? 127.0f / largest : 0;
+    int32_t half[2] = {0, 0};
+    for (int i = 0; i < kSubCols; i++) {
+      const int32_t q = static_cast<int32_t>(std::nearbyintf(from[i] * inverse));
+      quants[i] = static_cast<int8_t>(q);
+      half[i / 16] += q;
+    }
+    const int64_t at = row * subs + sub;
+    input.scales[at] = scale;
+    input.sums16[2 * at] = scale * static_cast<float>(half[0]);
+    input.sums16[2 * at + 1] = scale * static_cast<float>(half[1]);
+    input.sums32[at] = scale * static_cast<float>(half[0] + half[1]);
+    input.offsets128[at] = -128 * (half[0] + half[1]);
+    input.offsets43[at] = -43 * (half[0] + half[1]);
+  }
+}
+
+}  // namespace
+
+void PreparedInput::prepare(const float* source, int64_t rowCount, int64_t colCount, int64_t rowStride, bool needInt8,
+                            ThreadPool& pool) {
+  x = source;
+  rows = rowCount;
+  cols = colCount;
+  stride = rowStride;
+  if (!needInt8) return;
+  const size_t subs = static_cast<size_t>(rows * (cols / kSubCols));
+  // Only ever grown: after the first full batch no step allocates.
+  if (quants.size() < static_cast<size_t>(rows * cols)) quants.resize(rows * cols);
+  for (std::vector<float>* sums : {&scales, &sums32}) {
+    if (sums->size() < subs) sums->resize(subs);
+  }
+  if (sums16.size() < 2 * subs) sums16.resize(2 * subs);
+  for (std::vector<int32_t>* offsets : {&offsets128, &offsets43}) {
+    if (offsets->size() < subs) offsets->resize(subs);
+  }
+  pool.run(rows, [&](int64_t row, int) { quantizeRow(x + row * stride, cols, row, *this); });
+}
+
+void runMatmuls(const MatmulJob* jobs, size_t jobCount, ThreadPool& pool) {
+  const KernelSet& set = kernels();
+  thread_local std::vector<Task> tasks;
+  tasks.clear();
+  for (size_t i = 0; i < jobCount; i++) {
+    const MatmulJob& job = jobs[i];
+    if (job.count == 0 || job.rowEnd <= job.rowBegin) continue;
+    const int64_t begin = job.rowBegin / kPanelRows, end = (job.rowEnd + kPanelRows - 1) / kPanelRows;
+    const int64_t work = job.weight->cols * kPanelRows * job.count;
+    const int64_t step = std::clamp<int64_t>(kTaskWork / work, 1, 64);
+    for (int64_t panel = begin; panel < end; panel += step) {
+      tasks.push_back({&job, panel, std::min(panel + step, end)});
+    }
+  }
+  const std::vector<Task>& all = tasks;
+  pool.run(static_cast<int64_t>(all.size()), [&all, &set](int64_t index, int) {
+    const Task& task = all[index];
+    for (int64_t panel = task.panelBegin; panel < task.panelEnd; panel++) runPanel(*task.job, panel, set);
+  });
+}
+
+}  // namespace ds4
