@@ -49,9 +49,9 @@ inline float e8m0ToFloat(uint8_t e) {
   return std::bit_cast<float>(bits);
 }
 
-/// Values of the sixteen e2m1 codes; bit 3 is the sign.
+/// Values of the sixteen e2m1 codes; bit 3 is the sign, code 8 is plain zero.
 inline constexpr float kE2m1Values[16] = {0.0f,  0.5f,  1.0f,  1.5f,  2.0f,  3.0f,  4.0f,  6.0f,
-                                          -0.0f, -0.5f, -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f};
+                                          0.0f, -0.5f, -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f};
 
 /// e4m3 (the variant without infinities: bias 7, largest 448, 0x7f and 0xff NaN) to float32.
 inline float e4m3ToFloat(uint8_t code) {

@@ -1,5 +1,6 @@
 // generated table: the 256 grid entries of IQ2_XXS, each eight base-3 digits, first value first.
 // Digit 0, 1, 2 stands for 8, 25, 43. Chosen by offline search by the format's author: no formula gives it.
+import { expandDigits } from "./lattice-digits.ts";
 
 const DIGITS = `
 00000000 20000000 11000000 02000000 22000000 10100000 01100000 00200000 20200000 02200000 22200000 10010000
@@ -26,11 +27,5 @@ const DIGITS = `
 00002022 02100122 00110222 01001222
 `;
 
-const VALUES = [8, 25, 43];
-
-/** Grid values, row-major [256, 8]. */
-export const IQ2_XXS_GRID: Uint8Array = Uint8Array.from(
-  DIGITS.trim()
-    .split(/\s+/)
-    .flatMap((entry) => [...entry].map((digit) => VALUES[Number(digit)])),
-);
+/** Grid values: entry e holds values 8e .. 8e + 7. */
+export const IQ2_XXS_GRID = expandDigits(DIGITS, [8, 25, 43]);

@@ -4,17 +4,10 @@
 import type { BlockFormat } from "./block-format.ts";
 import { readHalf } from "./half.ts";
 import { IQ2_XXS_GRID } from "./iq2-xxs-grid.ts";
+import { signBits } from "./lattice-signs.ts";
 
 const VALUES = 256;
 const BYTES = 66;
-
-/** The eight sign bits (1 = minus) of a 7-bit sign index: bit 7 is the parity. */
-export function signBits(index: number): number {
-  let parity = index ^ (index >> 4);
-  parity ^= parity >> 2;
-  parity ^= parity >> 1;
-  return index | ((parity & 1) << 7);
-}
 
 /** 2-bit lattice blocks. */
 export const IQ2_XXS: BlockFormat = {

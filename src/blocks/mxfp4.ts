@@ -5,8 +5,8 @@ import type { BlockFormat } from "./block-format.ts";
 const VALUES = 32;
 const BYTES = 17;
 
-/** The sixteen e2m1 values by code: bit 3 is the sign. */
-export const E2M1_VALUES = Float32Array.of(0, 0.5, 1, 1.5, 2, 3, 4, 6, -0, -0.5, -1, -1.5, -2, -3, -4, -6);
+/** The sixteen e2m1 values by code: bit 3 is the sign. Code 8 is plain zero, as in other readers. */
+export const E2M1_VALUES = Float32Array.of(0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6);
 
 /** Midpoints between neighbouring magnitudes; a tie goes to the even code (case 47). */
 const MIDPOINTS = [0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5];
