@@ -1,7 +1,7 @@
 {
   "variables": {
     "include": ["<!(node -p \"require('node-addon-api').include_dir\")", "native"],
-    "cxx": ["-std=c++20", "-O3", "-Wall", "-Wextra", "-fno-math-errno"],
+    "cxx": ["-std=c++20", "-O3", "-Wall", "-Wextra", "-Wno-psabi", "-fno-math-errno", "-fno-trapping-math"],
     "no_cxx": ["-fno-rtti", "-fno-exceptions", "-std=gnu++17", "-std=gnu++20"],
     # gcc 12's intrinsics headers trip these two; our own code is checked without them in the other targets.
     "avx512": [

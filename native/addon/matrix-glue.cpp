@@ -20,7 +20,7 @@ constexpr size_t kHugePage = 2 << 20;
 // One tag per class, so that a wrong object is a TypeError and not a wrong cast.
 constexpr napi_type_tag kArenaTag = {0x6473347473617265, 0x6e61000000000001};
 constexpr napi_type_tag kMatrixTag = {0x64733474736d6174, 0x7269780000000001};
-constexpr napi_type_tag kPoolTag = {0x6473347473706f6f, 0x6c00000000000001};
+constexpr napi_type_tag kWorkspaceTag = {0x6473347473776f72, 0x6b00000000000001};
 
 template <class Object>
 Object* unwrapTagged(Napi::Env env, const Napi::Value& value, const napi_type_tag& tag, const char* name) {
@@ -103,9 +103,9 @@ const PackedMatrix& WeightMatrixObject::unwrap(Napi::Env env, const Napi::Value&
   return unwrapTagged<WeightMatrixObject>(env, value, kMatrixTag, "WeightMatrix")->matrix_;
 }
 
-// packRows(pool, slice, rowBegin, rowCount, sourceBytes)
+// packRows(workspace, slice, rowBegin, rowCount, sourceBytes)
 void WeightMatrixObject::pack(const Napi::CallbackInfo& info) {
-  ThreadPool& pool = ThreadPoolObject::unwrap(info.Env(), info[0]);
+  ThreadPool& pool = WorkspaceObject::unwrap(info.Env(), info[0]).pool;
   const int64_t slice = wholeNumber(info, 1, "slice", 0, static_cast<double>(matrix_.slices - 1));
   const int64_t begin = wholeNumber(info, 2, "rowBegin", 0, static_cast<double>(matrix_.rows - 1));
   const int64_t count = wholeNumber(info, 3, "rowCount", 1, static_cast<double>(matrix_.rows - begin));
@@ -131,28 +131,28 @@ void WeightMatrixObject::unpack(const Napi::CallbackInfo& info) {
   ds4::unpackRow(matrix_, slice, row, target.Data());
 }
 
-Napi::Function ThreadPoolObject::define(Napi::Env env) {
-  return DefineClass(env, "ThreadPool",
-                     {InstanceAccessor<&ThreadPoolObject::size>("size"),
-                      InstanceMethod<&ThreadPoolObject::close>("close")});
+Napi::Function WorkspaceObject::define(Napi::Env env) {
+  return DefineClass(env, "Workspace",
+                     {InstanceAccessor<&WorkspaceObject::threads>("threads"),
+                      InstanceMethod<&WorkspaceObject::close>("close")});
 }
 
-ThreadPoolObject::ThreadPoolObject(const Napi::CallbackInfo& info) : Napi::ObjectWrap<ThreadPoolObject>(info) {
-  pool_ = std::make_unique<ThreadPool>(static_cast<int>(wholeNumber(info, 0, "threads", 1, 1024)));
-  info.This().As<Napi::Object>().TypeTag(&kPoolTag);
+WorkspaceObject::WorkspaceObject(const Napi::CallbackInfo& info) : Napi::ObjectWrap<WorkspaceObject>(info) {
+  workspace_ = std::make_unique<Workspace>(static_cast<int>(wholeNumber(info, 0, "threads", 1, 1024)));
+  info.This().As<Napi::Object>().TypeTag(&kWorkspaceTag);
 }
 
-ThreadPool& ThreadPoolObject::unwrap(Napi::Env env, const Napi::Value& value) {
-  auto* object = unwrapTagged<ThreadPoolObject>(env, value, kPoolTag, "ThreadPool");
-  if (object->pool_ == nullptr) throw Napi::Error::New(env, "the ThreadPool is closed");
-  return *object->pool_;
+Workspace& WorkspaceObject::unwrap(Napi::Env env, const Napi::Value& value) {
+  auto* object = unwrapTagged<WorkspaceObject>(env, value, kWorkspaceTag, "Workspace");
+  if (object->workspace_ == nullptr) throw Napi::Error::New(env, "the Workspace is closed");
+  return *object->workspace_;
 }
 
-Napi::Value ThreadPoolObject::size(const Napi::CallbackInfo& info) {
-  return Napi::Number::New(info.Env(), pool_ ? pool_->size() : 0);
+Napi::Value WorkspaceObject::threads(const Napi::CallbackInfo& info) {
+  return Napi::Number::New(info.Env(), workspace_ ? workspace_->pool.size() : 0);
 }
 
-void ThreadPoolObject::close(const Napi::CallbackInfo&) { pool_.reset(); }
+void WorkspaceObject::close(const Napi::CallbackInfo&) { workspace_.reset(); }
 
 static Napi::Value levelName(const Napi::CallbackInfo& info) {
   try {
@@ -162,10 +162,10 @@ static Napi::Value levelName(const Napi::CallbackInfo& info) {
   }
 }
 
-// multiplyForTest(pool, matrix, slice, rowBegin, rowEnd, x, xRows, inputRows | null) -> Float32Array [count, rows]
+// multiplyForTest(workspace, matrix, slice, rowBegin, rowEnd, x, xRows, inputRows | null) -> Float32Array [count, rows]
 static Napi::Value multiplyForTest(const Napi::CallbackInfo& info) {
   const Napi::Env env = info.Env();
-  ThreadPool& pool = ThreadPoolObject::unwrap(env, info[0]);
+  ThreadPool& pool = WorkspaceObject::unwrap(env, info[0]).pool;
   const PackedMatrix& matrix = WeightMatrixObject::unwrap(env, info[1]);
   MatmulJob job;
   job.weight = &matrix;
@@ -196,7 +196,7 @@ static Napi::Value multiplyForTest(const Napi::CallbackInfo& info) {
 static void registerMatrix(Napi::Env env, Napi::Object exports) {
   exports.Set("WeightArena", WeightArenaObject::define(env));
   exports.Set("WeightMatrix", WeightMatrixObject::define(env));
-  exports.Set("ThreadPool", ThreadPoolObject::define(env));
+  exports.Set("Workspace", WorkspaceObject::define(env));
   exports.Set("kernelLevelName", Napi::Function::New(env, levelName));
   exports.Set("multiplyForTest", Napi::Function::New(env, multiplyForTest));
 }

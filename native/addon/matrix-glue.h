@@ -1,10 +1,10 @@
-// Objects that JavaScript holds: the thread pool, the weight arena and matrices in it.
+// Objects that JavaScript holds: the workspace, the weight arena and matrices in it.
 #pragma once
 #include <napi.h>
 
 #include <memory>
 
-#include "cpu/matmul.h"
+#include "cpu/workspace.h"
 
 namespace ds4 {
 
@@ -53,18 +53,18 @@ class WeightMatrixObject : public Napi::ObjectWrap<WeightMatrixObject> {
   PackedMatrix matrix_;
 };
 
-/// JavaScript: new ThreadPool(threads); .size; .close()
-class ThreadPoolObject : public Napi::ObjectWrap<ThreadPoolObject> {
+/// JavaScript: new Workspace(threads); .threads; .close()
+class WorkspaceObject : public Napi::ObjectWrap<WorkspaceObject> {
  public:
   static Napi::Function define(Napi::Env env);
-  explicit ThreadPoolObject(const Napi::CallbackInfo& info);
-  /// The open pool behind `value`, or a TypeError.
-  static ThreadPool& unwrap(Napi::Env env, const Napi::Value& value);
+  explicit WorkspaceObject(const Napi::CallbackInfo& info);
+  /// The open workspace behind `value`, or a TypeError.
+  static Workspace& unwrap(Napi::Env env, const Napi::Value& value);
 
  private:
-  Napi::Value size(const Napi::CallbackInfo& info);
+  Napi::Value threads(const Napi::CallbackInfo& info);
   void close(const Napi::CallbackInfo& info);
-  std::unique_ptr<ThreadPool> pool_;
+  std::unique_ptr<Workspace> workspace_;
 };
 
 }  // namespace ds4

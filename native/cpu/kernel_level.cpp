@@ -1,6 +1,8 @@
 // Chooses the instruction-set level once: the best the processor has, or the one DS4_CPU_ISA names.
 #include "cpu/kernel_level.h"
 
+#include "cpu/isa/op_set.h"
+
 #include <cstdlib>
 #include <stdexcept>
 #include <string>
@@ -51,6 +53,15 @@ const KernelSet* choose() {
 
 const KernelSet& kernels() {
   static const KernelSet* set = choose();
+  return *set;
+}
+
+const OpSet& ops() {
+  static const OpSet* set = [] {
+    const std::string level = kernels().name;
+    const OpSet* found = level == "avx512" ? avx512Ops() : level == "avx2" ? avx2Ops() : level == "neon" ? neonOps() : nullptr;
+    return found ? found : genericOps();
+  }();
   return *set;
 }
 

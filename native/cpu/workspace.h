@@ -1,0 +1,33 @@
+// The thread team and the working memory that the steps of a forward pass share. One step runs at a time.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "cpu/matmul.h"
+#include "cpu/thread_pool.h"
+
+namespace ds4 {
+
+struct Workspace {
+  explicit Workspace(int threads) : pool(threads) {}
+
+  ThreadPool pool;
+  PreparedInput input, sharedInput;
+  std::vector<MatmulJob> jobs;
+  std::vector<float> mixes;
+  // Mixture of experts: tokens grouped by expert.
+  std::vector<int32_t> rowToken;     // [rows] token of each grouped row, experts ascending
+  std::vector<int32_t> slotRow;      // [tokens * used] grouped row of each routing slot
+  std::vector<int32_t> expertBegin;  // [experts + 1]
+  std::vector<int32_t> identity;     // 0, 1, 2, …
+  std::vector<float> gate, up, down;
+
+  /// `vector` with room for `count` values; never shrinks, so that steady state does not allocate.
+  template <class T>
+  static T* room(std::vector<T>& vector, int64_t count) {
+    if (vector.size() < static_cast<size_t>(count)) vector.resize(count);
+    return vector.data();
+  }
+};
+
+}  // namespace ds4
