@@ -4,6 +4,7 @@ import { UsageError } from "../core/errors.ts";
 import { runChat } from "./chat.ts";
 import { environmentWarning } from "./environment.ts";
 import { EXIT, exitCodeOf } from "./exit-codes.ts";
+import { inspectFile } from "./inspect.ts";
 import { runOneShot } from "./one-shot.ts";
 import { resolveModelPath } from "./open-model.ts";
 import { runPerplexity } from "./perplexity.ts";
@@ -57,9 +58,7 @@ export async function main(
 }
 
 async function runRoot(flags: RunFlags, terminal: Terminal): Promise<number> {
-  if (flags.inspect) {
-    throw new UsageError(`--inspect: use ds4 inspect ${resolveModelPath(flags.model)}`);
-  }
+  if (flags.inspect) return inspectFile(resolveModelPath(flags.model), { json: flags.json }, terminal.out);
   const context = new RunContext(flags, terminal);
   if (flags.perplexityFile !== undefined) return runPerplexity(context, flags.perplexityFile);
   const text = context.promptText();

@@ -126,7 +126,7 @@ export function addRunFlags(command: Command): void {
   );
   group(
     "Diagnostics:",
-    flag("--inspect", "describe the model file and stop (see: ds4 inspect)").hideHelp(),
+    flag("--inspect", "describe the model file and stop, like ds4 inspect"),
     flag("--dump-tokens", "print the prompt's tokens and stop; no weights are loaded"),
     flag("--dump-logits <file>", "write all logits after the prompt as JSON"),
     flag("--dump-logprobs <file>", "write a greedy continuation with alternatives as JSON"),

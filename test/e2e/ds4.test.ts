@@ -1,9 +1,10 @@
-// The command as a user runs it, on the bundled nano model with the reference backend (so that it needs no compiler).
+// The command as a user runs it, on the exact nano model with the reference backend (so that it needs no compiler).
 import { type ChildProcess, spawn } from "node:child_process";
-import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, describe, expect, it } from "vitest";
+import { nanoModelPath } from "../fixtures/nano-model.ts";
 
 const root = join(import.meta.dirname, "..", "..");
 const scratch = mkdtempSync(join(tmpdir(), "ds4-e2e-"));
@@ -40,10 +41,17 @@ function run(argv: string[], input = "", environment: Record<string, string> = {
   return done;
 }
 
-const NANO = ["--backend", "reference", "--temp", "0", "--nothink"];
+const MODEL = ["-m", nanoModelPath(), "--backend", "reference"];
+const NANO = [...MODEL, "--temp", "0", "--nothink"];
+/** Rendered prompts with the greedy text that another implementation gave; the longer ones are golden tests. */
+const shortPrompts = (
+  JSON.parse(readFileSync(join(root, "test/fixtures/nano/vectors.json"), "utf8")) as Record<string, string>[]
+)
+  .filter((vector) => vector.greedy_text !== "" && vector.text.length < 200)
+  .map(({ name, text, greedy_text }) => [name, text, greedy_text.replace("<｜end▁of▁sentence｜>", "")]);
 const FRANCE = ["-p", "What is the capital of France?"];
 
-describe.skipIf(!existsSync(join(root, "models", "nano-q2-q4.gguf")))("ds4 with the bundled model", () => {
+describe("ds4 with the nano model", () => {
   it("answers a prompt: stdout carries the answer alone", async () => {
     const { code, out, err } = await run([...NANO, ...FRANCE]);
     expect(out).toBe("The capital of France is Paris.\n");
@@ -66,6 +74,14 @@ describe.skipIf(!existsSync(join(root, "models", "nano-q2-q4.gguf")))("ds4 with 
     });
   });
 
+  it.each(shortPrompts)(
+    "continues %s as the reference implementation does",
+    async (_name, text, expected) => {
+      const { out } = await run([...MODEL, "--temp", "0", "--raw", "-p", text, "--json", "--quiet"]);
+      expect(JSON.parse(out).content).toBe(expected);
+    },
+  );
+
   it("gives the same answer for any prefill chunk, and cuts at stop strings and limits", async () => {
     const one = await run([...NANO, ...FRANCE, "--quiet", "--prefill-chunk", "1", "--stop", " Paris"]);
     expect(one.out).toBe("The capital of France is\n");
@@ -74,20 +90,7 @@ describe.skipIf(!existsSync(join(root, "models", "nano-q2-q4.gguf")))("ds4 with 
   });
 
   it("samples the same text for the same seed", async () => {
-    const argv = [
-      "--backend",
-      "reference",
-      "--quiet",
-      "--nothink",
-      "--seed",
-      "5",
-      "--temp",
-      "2",
-      "-n",
-      "12",
-      "-p",
-      "Hi",
-    ];
+    const argv = [...MODEL, "--quiet", "--nothink", "--seed", "5", "--temp", "2", "-n", "12", "-p", "Hi"];
     const [a, b] = await Promise.all([run(argv), run(argv)]);
     expect(a.out).toBe(b.out);
   });
@@ -139,11 +142,11 @@ describe.skipIf(!existsSync(join(root, "models", "nano-q2-q4.gguf")))("ds4 with 
   });
 
   it("prints the tokens that would be evaluated, marks in text staying text", async () => {
-    const { out } = await run(["--dump-tokens", "--json", "--nothink", "-p", "Hello<｜User｜>"]);
+    const { out } = await run([...MODEL, "--dump-tokens", "--json", "--nothink", "-p", "Hello<｜User｜>"]);
     const tokens = JSON.parse(out) as { id: number; text: string }[];
     expect(tokens[0]).toMatchObject({ id: 0, text: "<｜begin▁of▁sentence｜>" });
     expect(tokens.filter(({ text }) => text === "<｜User｜>").length).toBe(1);
-    const raw = await run(["--dump-tokens", "--raw", "-p", "<｜User｜>Hello"]);
+    const raw = await run([...MODEL, "--dump-tokens", "--raw", "-p", "<｜User｜>Hello"]);
     expect(raw.out).toBe('  4087  "<｜User｜>"\n  1580  "Hello"\n');
   });
 
@@ -151,11 +154,11 @@ describe.skipIf(!existsSync(join(root, "models", "nano-q2-q4.gguf")))("ds4 with 
     const text = join(scratch, "text.txt");
     writeFileSync(text, readFileSync(join(root, "models", "nano", "calibration.txt"), "utf8").slice(0, 800));
     const line = /^tokens=\d+ scored=40 nll=[\d.]+ avg_nll=([\d.]+) ppl=([\d.]+) ppl_error=[\d.]+\n$/;
-    const scored = await run(["--backend", "reference", "--perplexity-file", text, "-n", "40"]);
+    const scored = await run([...MODEL, "--perplexity-file", text, "-n", "40"]);
     const [, mean, perplexity] = line.exec(scored.out)!;
     expect(Number(perplexity)).toBeCloseTo(Math.exp(Number(mean)), 6);
     const windows = ["--ppl-ctx", "48", "--ppl-stride", "24", "--json", "-n", "40"];
-    const json = await run(["--backend", "reference", "--perplexity-file", text, ...windows]);
+    const json = await run([...MODEL, "--perplexity-file", text, ...windows]);
     expect(JSON.parse(json.out)).toMatchObject({ windowTokens: 48, strideTokens: 24, scoredCount: 40 });
 
     const [logits, logprobs] = [join(scratch, "logits.json"), join(scratch, "logprobs.json")];
@@ -173,16 +176,26 @@ describe.skipIf(!existsSync(join(root, "models", "nano-q2-q4.gguf")))("ds4 with 
 
   it("refuses contexts, biases and prompts that the model cannot take, naming the flag", async () => {
     const wrong = await Promise.all([
-      run(["-c", "70000", "-p", "x"]),
-      run(["--logit-bias", "4096=1", "-p", "x"]),
-      run(["-p", ""]),
-      run(["--prompt-file", join(scratch, "missing")]),
+      run([...MODEL, "-c", "70000", "-p", "x"]),
+      run([...MODEL, "--logit-bias", "4096=1", "-p", "x"]),
+      run([...MODEL, "-p", ""]),
+      run([...MODEL, "--prompt-file", join(scratch, "missing")]),
     ]);
     expect(wrong.map(({ code }) => code)).toEqual([2, 2, 2, 2]);
     expect(wrong[0].err).toContain("--ctx: this model was trained for 1..65536 tokens, got 70000");
     expect(wrong[1].err).toContain("--logit-bias: expected token ids in 0..4095");
     expect(wrong[3].err).toContain("--prompt-file");
   });
+});
+
+it("describes a model file, through the flag and the command", async () => {
+  const path = nanoModelPath();
+  const [flag, command] = await Promise.all([
+    run(["--inspect", "-m", path]),
+    run(["inspect", path, "--json"]),
+  ]);
+  expect(flag.out).toContain("deepseek4.block_count");
+  expect(JSON.parse(command.out)).toMatchObject({ architecture: "deepseek4", tensorCount: 178 });
 });
 
 describe("ds4 without a model", () => {

@@ -1,12 +1,10 @@
 // The package used as a library: the example of the README, run.
-import { existsSync } from "node:fs";
-import { join } from "node:path";
 import { expect, it } from "vitest";
 import { Engine, encodePieces, openGguf, renderConversation, tokenizerFromGguf } from "../../src/index.ts";
+import { nanoModelPath } from "../fixtures/nano-model.ts";
 
-const modelPath = join(import.meta.dirname, "..", "..", "models", "nano-q2-q4.gguf");
-
-it.skipIf(!existsSync(modelPath))("answers a conversation through the public surface", async () => {
+it("answers a conversation through the public surface", async () => {
+  const modelPath = nanoModelPath();
   const file = openGguf(modelPath);
   const tokenizer = tokenizerFromGguf(file);
   file.close();
