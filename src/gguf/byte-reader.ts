@@ -2,15 +2,18 @@
 // in files of any size. Every read is checked against the bytes that are left.
 import { GgufError } from "../core/errors.ts";
 import type { ByteSource } from "./byte-source.ts";
+import { MAX_HEADER_BYTES } from "./limits.ts";
 
 /** Window size: a 129,280-token header of 5 MB takes a handful of reads. */
 const WINDOW_BYTES = 1 << 20;
 
-const utf8 = new TextDecoder("utf-8", { fatal: true });
+/** `ignoreBOM` keeps U+FEFF, which is a token like any other. */
+const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
 /** Reads little-endian values in order. Throws GgufError with the offset where reading stopped. */
 export class ByteReader {
   readonly #source: ByteSource;
+  readonly #endBytes: number;
   #window = new Uint8Array(0);
   #view = new DataView(this.#window.buffer);
   #windowStart = 0;
@@ -18,6 +21,12 @@ export class ByteReader {
 
   constructor(source: ByteSource) {
     this.#source = source;
+    this.#endBytes = Math.min(source.sizeBytes, MAX_HEADER_BYTES);
+  }
+
+  /** Name of the source, for messages. */
+  get sourceName(): string {
+    return this.#source.name;
   }
 
   /** Absolute offset of the next byte. */
@@ -25,9 +34,9 @@ export class ByteReader {
     return this.#position;
   }
 
-  /** Bytes between here and the end. */
+  /** Bytes between here and the end of the file or of the largest header. */
   get leftBytes(): number {
-    return this.#source.sizeBytes - this.#position;
+    return this.#endBytes - this.#position;
   }
 
   /** An error at the current offset. */
@@ -53,7 +62,11 @@ export class ByteReader {
   /** A u64 that is used as a count or size: at most `max`, which must be a safe integer. */
   size(what: string, max: number): number {
     const value = this.u64(what);
-    if (value > BigInt(max)) throw this.fail(`${what} is ${value}, at most ${max} is possible here`);
+    if (value > BigInt(max)) {
+      throw this.fail(
+        `${what} is ${value}, at most ${max} is possible here: is the file damaged or truncated?`,
+      );
+    }
     return Number(value);
   }
 
@@ -84,9 +97,9 @@ export class ByteReader {
   }
 
   #check(length: number, what: string): void {
-    if (length > this.leftBytes) {
-      throw this.fail(`expected ${length} bytes of ${what}, but the file ends after ${this.leftBytes}`);
-    }
+    if (length <= this.leftBytes) return;
+    const end = this.#endBytes < this.#source.sizeBytes ? "the largest possible header" : "the file";
+    throw this.fail(`expected ${length} bytes of ${what}, but ${end} ends after ${this.leftBytes}`);
   }
 
   /** Makes the next `length` bytes available in the window and steps over them; their index in the window. */

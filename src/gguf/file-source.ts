@@ -1,5 +1,5 @@
 // A file on disk as a byte source. Reads synchronously: the callers run in a worker or at start-up.
-import { closeSync, fstatSync, openSync, readSync } from "node:fs";
+import { closeSync, constants, fstatSync, openSync, readSync } from "node:fs";
 import { Ds4Error } from "../core/errors.ts";
 import type { ByteSource } from "./byte-source.ts";
 
@@ -10,7 +10,8 @@ const MAX_READ_BYTES = 1 << 30;
 export function openByteSource(path: string): ByteSource {
   let fd: number;
   try {
-    fd = openSync(path, "r");
+    // Without O_NONBLOCK (absent on Windows), opening a named pipe would wait for a writer for ever.
+    fd = openSync(path, constants.O_RDONLY | (constants.O_NONBLOCK ?? 0));
   } catch (error) {
     throw new Ds4Error("io", `cannot open ${path}: ${(error as Error).message}`, { cause: error });
   }

@@ -1,10 +1,13 @@
 // Writes a GGUF file whole or not at all: under a temporary name beside the target, synced, then renamed.
 // Tensors may be written in any order and in pieces; a file with a gap is never finished.
+import { randomBytes } from "node:crypto";
 import { closeSync, fsyncSync, ftruncateSync, openSync, renameSync, rmSync, writeSync } from "node:fs";
 import { dirname } from "node:path";
 import { Ds4Error, GgufError } from "../core/errors.ts";
+import { quotedText } from "../core/quoted-text.ts";
 import type { MetadataValue } from "./gguf-file.ts";
 import { encodeHeader, type PlacedTensor, type TensorDeclaration } from "./header-encoder.ts";
+import { WrittenRanges } from "./written-ranges.ts";
 
 /** Largest single write passed to the operating system. */
 const MAX_WRITE_BYTES = 1 << 30;
@@ -27,8 +30,7 @@ export class GgufWriter {
   readonly fileBytes: number;
   readonly #temporaryPath: string;
   readonly #byName: ReadonlyMap<string, PlacedTensor>;
-  /** Bytes written so far and, for sequential writing, the next position, by tensor. */
-  readonly #written = new Map<string, number>();
+  readonly #written = new Map<string, WrittenRanges>();
   #fd: number;
 
   /** Creates the temporary file and reserves its length. Throws GgufError or `io`. */
@@ -38,37 +40,41 @@ export class GgufWriter {
     this.tensors = encoded.tensors;
     this.fileBytes = encoded.fileBytes;
     this.#byName = new Map(encoded.tensors.map((tensor) => [tensor.name, tensor]));
-    this.#temporaryPath = `${path}.${process.pid}.partial`;
-    this.#fd = this.#guard("create", () => openSync(this.#temporaryPath, "w"));
+    this.#temporaryPath = `${path}.${randomBytes(6).toString("hex")}.partial`; // worker threads share a process id
+    this.#fd = this.#guard("create", () => openSync(this.#temporaryPath, "wx"));
     this.#guard("extend", () => ftruncateSync(this.#fd, this.fileBytes)); // padding reads as zero
     this.#write(encoded.header, 0);
   }
 
-  /** Appends `bytes` to the tensor: pieces follow one another. */
+  /** Appends `bytes` to the part of the tensor that is complete from its start. */
   writeTensor(name: string, bytes: Uint8Array): void {
-    this.writeAt(name, this.#written.get(name) ?? 0, bytes);
+    this.writeAt(name, this.#written.get(name)?.prefixBytes ?? 0, bytes);
   }
 
-  /** Writes `bytes` at `startBytes` within the tensor. Pieces must not overlap; the order is free. */
+  /** Writes `bytes` at `startBytes` within the tensor. Any order; an overlap is refused. */
   writeAt(name: string, startBytes: number, bytes: Uint8Array): void {
     const tensor = this.#byName.get(name);
-    if (tensor === undefined) throw new GgufError(`tensor "${name}" was not declared for ${this.path}`);
-    const written = (this.#written.get(name) ?? 0) + bytes.length;
-    if (startBytes < 0 || startBytes + bytes.length > tensor.bytes || written > tensor.bytes) {
-      throw new GgufError(`tensor "${name}" has ${tensor.bytes} bytes; a write would go beyond them`);
+    if (tensor === undefined)
+      throw new GgufError(`tensor ${quotedText(name)} was not declared for ${this.path}`);
+    const endBytes = startBytes + bytes.length;
+    const range = `bytes ${startBytes}..${endBytes} of tensor ${quotedText(name)}`;
+    if (!Number.isSafeInteger(startBytes) || startBytes < 0 || endBytes > tensor.bytes) {
+      throw new GgufError(`${range} cannot be written: it has ${tensor.bytes} bytes`);
     }
-    this.#write(bytes, tensor.offsetBytes + startBytes);
+    const written = this.#written.get(name) ?? new WrittenRanges();
+    if (!written.add(startBytes, endBytes)) throw new GgufError(`${range} are written twice`);
     this.#written.set(name, written);
+    this.#write(bytes, tensor.offsetBytes + startBytes);
   }
 
   /** Syncs and renames. Throws GgufError naming the first incomplete tensor, and removes the temporary file. */
   finish(): void {
     for (const tensor of this.tensors) {
-      const written = this.#written.get(tensor.name) ?? 0;
+      const written = this.#written.get(tensor.name)?.totalBytes ?? 0;
       if (written !== tensor.bytes) {
         this.abort();
         throw new GgufError(
-          `tensor "${tensor.name}" is incomplete: ${written} of ${tensor.bytes} bytes were written`,
+          `tensor ${quotedText(tensor.name)} is incomplete: ${written} of ${tensor.bytes} bytes were written`,
         );
       }
     }

@@ -1,9 +1,11 @@
 // Encodes a GGUF v3 header: metadata and tensor table, with offsets computed up front. Pure bytes, no I/O.
 import { type GgmlType, ggmlType, rowBytes } from "../blocks/ggml-types.ts";
 import { GgufError } from "../core/errors.ts";
+import { quotedText } from "../core/quoted-text.ts";
 import { alignUp } from "../core/units.ts";
+import { alignmentOf } from "./alignment.ts";
 import type { MetadataArray, MetadataValue } from "./gguf-file.ts";
-import { DEFAULT_ALIGNMENT, MAX_DIMS, MAX_TENSOR_NAME_BYTES } from "./limits.ts";
+import { MAX_DIMS, MAX_KEY_BYTES, MAX_TENSOR_NAME_BYTES } from "./limits.ts";
 import { VALUE_TYPES } from "./metadata-parser.ts";
 
 /** A tensor to be written. */
@@ -33,13 +35,14 @@ export function encodeHeader(
   metadata: ReadonlyMap<string, MetadataValue>,
   declarations: readonly TensorDeclaration[],
 ): EncodedHeader {
-  const alignmentBytes = declaredAlignment(metadata);
+  const alignmentBytes = alignmentOf("header to write", metadata);
   const out = new ByteSink();
   out.raw(new TextEncoder().encode("GGUF"));
   out.u32(3);
   out.u64(declarations.length);
   out.u64(metadata.size);
   for (const [key, value] of metadata) {
+    checkKey(key);
     out.string(key);
     encodeValue(out, key, value);
   }
@@ -59,9 +62,13 @@ export function encodeHeader(
   return { header, tensors, fileBytes: header.length + placed.dataBytes };
 }
 
-function declaredAlignment(metadata: ReadonlyMap<string, MetadataValue>): number {
-  const value = metadata.get("general.alignment");
-  return value?.type === "u32" ? value.value : DEFAULT_ALIGNMENT;
+function checkKey(key: string): void {
+  const bytes = Buffer.byteLength(key);
+  if (bytes < 1 || bytes > MAX_KEY_BYTES) {
+    throw new GgufError(
+      `metadata key ${quotedText(key)}: expected 1 to ${MAX_KEY_BYTES} bytes, got ${bytes}`,
+    );
+  }
 }
 
 function placeDeclarations(declarations: readonly TensorDeclaration[], alignmentBytes: number) {
@@ -69,10 +76,10 @@ function placeDeclarations(declarations: readonly TensorDeclaration[], alignment
   const tensors: PlacedTensor[] = [];
   let dataBytes = 0;
   for (const { name, type, dims } of declarations) {
-    if (names.has(name)) throw new GgufError(`tensor "${name}" is declared twice`);
+    if (names.has(name)) throw new GgufError(`tensor ${quotedText(name)} is declared twice`);
     names.add(name);
     if (name.length === 0 || new TextEncoder().encode(name).length > MAX_TENSOR_NAME_BYTES) {
-      throw new GgufError(`tensor name "${name}": expected 1 to ${MAX_TENSOR_NAME_BYTES} bytes`);
+      throw new GgufError(`tensor name ${quotedText(name)}: expected 1 to ${MAX_TENSOR_NAME_BYTES} bytes`);
     }
     if (
       dims.length < 1 ||
@@ -80,12 +87,13 @@ function placeDeclarations(declarations: readonly TensorDeclaration[], alignment
       dims.some((dim) => !Number.isSafeInteger(dim) || dim < 1)
     ) {
       throw new GgufError(
-        `tensor "${name}": expected 1 to ${MAX_DIMS} dimensions >= 1, got [${dims.join(", ")}]`,
+        `tensor ${quotedText(name)}: expected 1 to ${MAX_DIMS} dimensions >= 1, got [${dims.join(", ")}]`,
       );
     }
     const rows = dims.slice(1).reduce((product, dim) => product * dim, 1);
     const bytes = rowBytes(type, dims[0]) * rows;
-    if (!Number.isSafeInteger(dataBytes + bytes)) throw new GgufError(`tensor "${name}" is too large`);
+    if (!Number.isSafeInteger(dataBytes + bytes))
+      throw new GgufError(`tensor ${quotedText(name)} is too large`);
     tensors.push({ name, type, dims, offsetBytes: dataBytes, bytes });
     dataBytes = alignUp(dataBytes + bytes, alignmentBytes);
   }
@@ -109,7 +117,9 @@ function encodeArray(out: ByteSink, key: string, array: MetadataArray): void {
     } else if (array.elementType !== "array" && array.elementType !== "string") {
       out.number(array.elementType, element, key);
     } else {
-      throw new GgufError(`key "${key}": an array of ${array.elementType} holds a ${typeof element}`);
+      throw new GgufError(
+        `key ${quotedText(key)}: an array of ${array.elementType} holds a ${typeof element}`,
+      );
     }
   }
 }
@@ -146,10 +156,14 @@ class ByteSink {
   }
 
   number(type: NumberType, value: number | bigint | boolean, key: string): void {
+    const bigRange = BIG_RANGES[type];
+    if (bigRange && (typeof value !== "bigint" || value < bigRange[0] || value > bigRange[1])) {
+      throw new GgufError(`key ${quotedText(key)}: ${value} is no BigInt that fits ${type}`);
+    }
     const number = Number(value);
     const range = INTEGER_RANGES[type];
     if (range && !(Number.isInteger(number) && number >= range[0] && number <= range[1])) {
-      throw new GgufError(`key "${key}": ${value} does not fit ${type}`);
+      throw new GgufError(`key ${quotedText(key)}: ${value} does not fit ${type}`);
     }
     const at = this.#reserve(8);
     const view = this.#view;
@@ -202,4 +216,9 @@ const INTEGER_RANGES: Partial<Record<NumberType, readonly [number, number]>> = {
   i16: [-32_768, 32_767],
   u32: [0, 4_294_967_295],
   i32: [-2_147_483_648, 2_147_483_647],
+};
+
+const BIG_RANGES: Partial<Record<NumberType, readonly [bigint, bigint]>> = {
+  u64: [0n, 2n ** 64n - 1n],
+  i64: [-(2n ** 63n), 2n ** 63n - 1n],
 };

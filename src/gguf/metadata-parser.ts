@@ -1,9 +1,16 @@
 // Key-value section of a GGUF header. Types are checked before sizes, sizes against the bytes left before
 // anything is allocated.
-
+import { quotedText } from "../core/quoted-text.ts";
 import type { ByteReader } from "./byte-reader.ts";
 import type { MetadataArray, MetadataArrayValues, MetadataScalarType, MetadataValue } from "./gguf-file.ts";
-import { MAX_ARRAY_DEPTH, MAX_KEY_BYTES, MIN_KEY_BYTES } from "./limits.ts";
+import {
+  MAX_ARRAY_DEPTH,
+  MAX_ARRAY_OBJECTS,
+  MAX_KEY_BYTES,
+  MAX_NESTED_ARRAYS,
+  MAX_STRING_BYTES,
+  MIN_KEY_BYTES,
+} from "./limits.ts";
 
 /** Value types by their number in the file. Source: GGUF specification. */
 export const VALUE_TYPES: readonly (MetadataScalarType | "array")[] = [
@@ -36,50 +43,103 @@ const NUMERIC = {
   i64: BigInt64Array,
 } as const;
 
-/** Reads `count` keys. Duplicate keys are refused. */
+/** Reads `count` keys. Empty and duplicate keys are refused. */
 export function parseMetadata(reader: ByteReader, count: number): Map<string, MetadataValue> {
+  const parser = new MetadataParser(reader);
   const metadata = new Map<string, MetadataValue>();
   for (let index = 0; index < count; index++) {
     if (reader.leftBytes < MIN_KEY_BYTES) {
       throw reader.fail(`the header declares ${count} keys but the file ends after ${index}`);
     }
     const key = reader.string(`key ${index}`, MAX_KEY_BYTES);
-    if (metadata.has(key)) throw reader.fail(`key "${key}" occurs twice`);
-    metadata.set(key, parseValue(reader, key));
+    if (key === "") throw reader.fail(`key ${index} is empty`);
+    if (metadata.has(key)) throw reader.fail(`key ${quotedText(key)} occurs twice`);
+    metadata.set(key, parser.value(`key ${quotedText(key)}`));
   }
   return metadata;
 }
 
-function parseValue(reader: ByteReader, key: string): MetadataValue {
-  const type = parseType(reader, key);
-  if (type === "array") return parseArray(reader, key, 1);
-  if (type === "string") return { type, value: reader.string(`value of "${key}"`, reader.leftBytes) };
-  if (type === "bool") return { type, value: parseBool(reader, key) };
-  const NumberArray = NUMERIC[type];
-  const bytes = reader.bytes(NumberArray.BYTES_PER_ELEMENT, `value of "${key}"`);
-  return { type, value: new NumberArray(bytes.buffer)[0] } as MetadataValue;
-}
+/** Reads values; counts what costs more memory than its bytes in the file. */
+class MetadataParser {
+  readonly #reader: ByteReader;
+  #arrayObjects = 0;
+  #nestedArrays = 0;
 
-function parseType(reader: ByteReader, key: string): MetadataScalarType | "array" {
-  const id = reader.u32(`value type of "${key}"`);
-  const type = VALUE_TYPES[id];
-  if (type === undefined) throw reader.fail(`key "${key}" has value type ${id}; known types are 0..12`);
-  return type;
-}
+  constructor(reader: ByteReader) {
+    this.#reader = reader;
+  }
 
-function parseBool(reader: ByteReader, key: string): boolean {
-  const byte = reader.u8();
-  if (byte > 1) throw reader.fail(`key "${key}": expected a bool of 0 or 1, got ${byte}`);
-  return byte === 1;
-}
+  /** One value with its type; `what` names it in errors. */
+  value(what: string): MetadataValue {
+    const reader = this.#reader;
+    const type = this.#type(what);
+    if (type === "array") return this.#array(what, 1);
+    if (type === "string") return { type, value: reader.string(what, MAX_STRING_BYTES) };
+    if (type === "bool") return { type, value: this.#bool(reader.u8(), what) };
+    const NumberArray = NUMERIC[type];
+    const bytes = reader.bytes(NumberArray.BYTES_PER_ELEMENT, what);
+    return { type, value: new NumberArray(bytes.buffer)[0] } as MetadataValue;
+  }
 
-function parseArray(reader: ByteReader, key: string, depth: number): MetadataArray {
-  if (depth > MAX_ARRAY_DEPTH)
-    throw reader.fail(`key "${key}": arrays are nested deeper than ${MAX_ARRAY_DEPTH}`);
-  const elementType = parseType(reader, key);
-  const left = Math.max(0, reader.leftBytes - 8);
-  const count = reader.size(`array length of "${key}"`, Math.floor(left / smallestElementBytes(elementType)));
-  return { type: "array", elementType, values: parseElements(reader, key, elementType, count, depth) };
+  #type(what: string): MetadataScalarType | "array" {
+    const id = this.#reader.u32(`type of ${what}`);
+    const type = VALUE_TYPES[id];
+    if (type === undefined) throw this.#reader.fail(`${what} has value type ${id}; known types are 0..12`);
+    return type;
+  }
+
+  #bool(byte: number, what: string): boolean {
+    if (byte > 1) throw this.#reader.fail(`${what}: expected a bool of 0 or 1, got ${byte}`);
+    return byte === 1;
+  }
+
+  #array(what: string, depth: number): MetadataArray {
+    const reader = this.#reader;
+    if (depth > MAX_ARRAY_DEPTH)
+      throw reader.fail(`${what}: arrays are nested deeper than ${MAX_ARRAY_DEPTH}`);
+    const elementType = this.#type(what);
+    const left = Math.max(0, reader.leftBytes - 8);
+    const count = reader.size(
+      `array length of ${what}`,
+      Math.floor(left / smallestElementBytes(elementType)),
+    );
+    return { type: "array", elementType, values: this.#elements(what, elementType, count, depth) };
+  }
+
+  #elements(
+    what: string,
+    type: MetadataScalarType | "array",
+    count: number,
+    depth: number,
+  ): MetadataArrayValues {
+    const reader = this.#reader;
+    if (type === "string" || type === "bool" || type === "array") this.#charge(what, type, count);
+    if (type === "string") {
+      const strings: string[] = [];
+      for (let i = 0; i < count; i++) strings.push(reader.string(what, MAX_STRING_BYTES));
+      return strings;
+    }
+    if (type === "array") {
+      const arrays: MetadataArray[] = [];
+      for (let i = 0; i < count; i++) arrays.push(this.#array(what, depth + 1));
+      return arrays;
+    }
+    if (type === "bool") return Array.from(reader.bytes(count, what), (byte) => this.#bool(byte, what));
+    const NumberArray = NUMERIC[type];
+    return new NumberArray(reader.bytes(count * NumberArray.BYTES_PER_ELEMENT, what).buffer);
+  }
+
+  /** Holds the elements of an array against the file's allowance, before anything is allocated for them. */
+  #charge(what: string, type: "string" | "bool" | "array", count: number): void {
+    this.#arrayObjects += count;
+    if (type === "array") this.#nestedArrays += count;
+    if (this.#arrayObjects > MAX_ARRAY_OBJECTS) {
+      throw this.#reader.fail(`${what}: more than ${MAX_ARRAY_OBJECTS} strings, bools and arrays in arrays`);
+    }
+    if (this.#nestedArrays > MAX_NESTED_ARRAYS) {
+      throw this.#reader.fail(`${what}: more than ${MAX_NESTED_ARRAYS} nested arrays`);
+    }
+  }
 }
 
 /** Fewest bytes one element can take: bounds the declared count. */
@@ -88,33 +148,4 @@ function smallestElementBytes(type: MetadataScalarType | "array"): number {
   if (type === "array") return 12;
   if (type === "bool") return 1;
   return NUMERIC[type].BYTES_PER_ELEMENT;
-}
-
-function parseElements(
-  reader: ByteReader,
-  key: string,
-  type: MetadataScalarType | "array",
-  count: number,
-  depth: number,
-): MetadataArrayValues {
-  if (type === "string") {
-    const strings: string[] = [];
-    const what = `element of "${key}"`;
-    for (let i = 0; i < count; i++) strings.push(reader.string(what, reader.leftBytes));
-    return strings;
-  }
-  if (type === "array") {
-    const arrays: MetadataArray[] = [];
-    for (let i = 0; i < count; i++) arrays.push(parseArray(reader, key, depth + 1));
-    return arrays;
-  }
-  if (type === "bool")
-    return [...reader.bytes(count, `array "${key}"`)].map((byte) => checkBool(reader, key, byte));
-  const NumberArray = NUMERIC[type];
-  return new NumberArray(reader.bytes(count * NumberArray.BYTES_PER_ELEMENT, `array "${key}"`).buffer);
-}
-
-function checkBool(reader: ByteReader, key: string, byte: number): boolean {
-  if (byte > 1) throw reader.fail(`key "${key}": expected bools of 0 or 1, got ${byte}`);
-  return byte === 1;
 }

@@ -1,16 +1,12 @@
 // From a byte source to a parsed header. Reads the header only, never a weight.
 import { Ds4Error, GgufError } from "../core/errors.ts";
+import { quotedText } from "../core/quoted-text.ts";
 import { alignUp } from "../core/units.ts";
+import { alignmentOf } from "./alignment.ts";
 import { ByteReader } from "./byte-reader.ts";
 import type { ByteSource } from "./byte-source.ts";
 import type { GgufFile, MetadataValue, TensorInfo } from "./gguf-file.ts";
-import {
-  DEFAULT_ALIGNMENT,
-  MAX_ALIGNMENT,
-  MIN_ALIGNMENT,
-  MIN_KEY_BYTES,
-  MIN_TENSOR_INFO_BYTES,
-} from "./limits.ts";
+import { MAX_KEYS, MAX_TENSORS, MIN_KEY_BYTES, MIN_TENSOR_INFO_BYTES } from "./limits.ts";
 import { parseMetadata } from "./metadata-parser.ts";
 import { parseTensorInfos, placeTensors } from "./tensor-table.ts";
 
@@ -35,10 +31,11 @@ export function parseGguf(source: ByteSource): GgufFile {
 export function parsePart(source: ByteSource, fileIndex: number): GgufPart {
   const reader = new ByteReader(source);
   const version = parseVersion(reader, source);
-  const tensorCount = reader.size("tensor count", Math.floor(reader.leftBytes / MIN_TENSOR_INFO_BYTES));
-  const keyCount = reader.size("key count", Math.floor(reader.leftBytes / MIN_KEY_BYTES));
+  const most = (limit: number, smallest: number) => Math.min(limit, Math.floor(reader.leftBytes / smallest));
+  const tensorCount = reader.size("tensor count", most(MAX_TENSORS, MIN_TENSOR_INFO_BYTES));
+  const keyCount = reader.size("key count", most(MAX_KEYS, MIN_KEY_BYTES));
   const metadata = parseMetadata(reader, keyCount);
-  const alignmentBytes = parseAlignment(source.name, metadata.get("general.alignment"));
+  const alignmentBytes = alignmentOf(source.name, metadata);
   const infos = parseTensorInfos(reader, tensorCount);
   const dataOffset = alignUp(reader.offsetBytes, alignmentBytes);
   const place = { name: source.name, sizeBytes: source.sizeBytes, dataOffset, alignmentBytes, fileIndex };
@@ -58,25 +55,10 @@ function parseVersion(reader: ByteReader, source: ByteSource): 2 | 3 {
   }
   const version = reader.u32("version");
   if (version === 2 || version === 3) return version;
-  if (version === 0x02000000 || version === 0x03000000) {
+  if (version === 0x01000000 || version === 0x02000000 || version === 0x03000000) {
     throw reader.fail("the file is big-endian; only little-endian GGUF files are supported");
   }
   throw reader.fail(`GGUF version ${version} is not supported; expected 2 or 3`);
-}
-
-function parseAlignment(name: string, value: MetadataValue | undefined): number {
-  if (value === undefined) return DEFAULT_ALIGNMENT;
-  if (value.type !== "u32") {
-    throw new GgufError(`${name}: general.alignment has type ${value.type}; expected u32`);
-  }
-  const alignment = value.value;
-  // A power of two: alignment is at most 2^20 here, so bit operators are safe.
-  if (alignment < MIN_ALIGNMENT || alignment > MAX_ALIGNMENT || (alignment & (alignment - 1)) !== 0) {
-    throw new GgufError(
-      `${name}: general.alignment is ${alignment}; expected a power of two from ${MIN_ALIGNMENT} to ${MAX_ALIGNMENT}`,
-    );
-  }
-  return alignment;
 }
 
 /** The tensors of one or more parts behind the GgufFile interface. */
@@ -107,7 +89,7 @@ export class OpenGgufFile implements GgufFile {
       const other = byName.get(tensor.name);
       if (other !== undefined) {
         const places = `${this.parts[other.fileIndex]} and ${this.parts[tensor.fileIndex]}`;
-        throw new GgufError(`tensor "${tensor.name}" occurs in ${places}`);
+        throw new GgufError(`tensor ${quotedText(tensor.name)} occurs in ${places}`);
       }
       byName.set(tensor.name, tensor);
     }
