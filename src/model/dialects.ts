@@ -1,6 +1,8 @@
 // Files that are not, or not quite, the `deepseek4` layout: recognised so that the refusal can name them. No
 // attempt is made to run one.
+
 import { UnsupportedModelError } from "../core/errors.ts";
+import { quotedText } from "../core/quoted-text.ts";
 import type { GgufFile } from "../gguf/gguf-file.ts";
 
 /** Tensor names of early third-party conversions, as they end. */
@@ -16,21 +18,21 @@ export function refuseOtherDialects(file: GgufFile): void {
   const refuse = (what: string) => new UnsupportedModelError(`${file.name}: ${what}`);
   refuseCompanions(file, refuse);
   if (found !== undefined && /^deepseek[-_]?v?4[._-]?1/i.test(found)) {
-    throw refuse(v41Text(`architecture "${found}"`));
+    throw refuse(v41Text(`architecture ${quotedText(found)}`));
   }
   const engram =
     [...file.metadata.keys()].find((key) => key.startsWith("deepseek4.engram")) ??
     file.tensors.find((tensor) => tensor.name.includes("engram"))?.name;
-  if (engram !== undefined) throw refuse(v41Text(`"${engram}"`));
+  if (engram !== undefined) throw refuse(v41Text(quotedText(engram)));
   if (found !== "deepseek4") {
-    throw refuse(`general.architecture: expected "deepseek4", found ${found ? `"${found}"` : "none"}`);
+    throw refuse(`general.architecture: expected "deepseek4", found ${found ? quotedText(found) : "none"}`);
   }
   const early =
     file.tensors.find((tensor) => EARLY_TENSOR_SUFFIXES.some((suffix) => tensor.name.endsWith(suffix)))
       ?.name ?? ["deepseek4.rope.freq_base_swa"].find((key) => file.metadata.has(key));
   if (early !== undefined) {
     throw refuse(
-      `"${early}" marks an early third-party conversion of DeepSeek V4 whose layout differs; ` +
+      `${quotedText(early)} marks an early third-party conversion of DeepSeek V4 whose layout differs; ` +
         `use a file made by llama.cpp, ds4 or this project's convert command`,
     );
   }

@@ -1,6 +1,8 @@
 // Typed access to GGUF metadata: numbers of any width, scalars or arrays, with errors that name the key. Knows
 // nothing of models; which keys exist and what they mean is `spec-reader.ts`'s business.
+
 import { UnsupportedModelError } from "../core/errors.ts";
+import { quotedText } from "../core/quoted-text.ts";
 import type { MetadataValue } from "../gguf/gguf-file.ts";
 
 /** Inclusive bounds of a number. */
@@ -123,5 +125,5 @@ function isNumericArray(values: Extract<MetadataValue, { type: "array" }>["value
 
 function describe(value: MetadataValue): string {
   if (value.type === "array") return `an array of ${value.elementType}`;
-  return `${JSON.stringify(String(value.value))} of type ${value.type}`;
+  return `${quotedText(String(value.value))} of type ${value.type}`;
 }

@@ -1,6 +1,8 @@
 // From GGUF metadata to a `ModelSpec`: every hyperparameter that changes the mathematics is required and checked;
 // files of other architectures and dialects are refused by name. Reads no weights.
+
 import { UnsupportedModelError } from "../core/errors.ts";
+import { quotedText } from "../core/quoted-text.ts";
 import type { GgufFile } from "../gguf/gguf-file.ts";
 import { refuseOtherDialects } from "./dialects.ts";
 import { MetadataReader, type NumberBounds } from "./metadata-reader.ts";
@@ -103,7 +105,7 @@ function readRope(reader: MetadataReader): RopeSpec {
   const scalingKey = "rope.scaling.type";
   const scaling = reader.text(scalingKey);
   if (scaling !== "yarn" && scaling !== "none") {
-    throw reader.fail(scalingKey, `"yarn" or "none"`, `"${scaling}"`);
+    throw reader.fail(scalingKey, `"yarn" or "none"`, quotedText(scaling));
   }
   const base = {
     dims: reader.integer("rope.dimension_count", { min: 2, max: MAX_WIDTH }),

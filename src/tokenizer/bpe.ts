@@ -1,5 +1,6 @@
 // Byte-pair merging inside one piece: lowest rank first, leftmost on ties. A heap over a linked list keeps a piece of
 // n bytes at O(n log n), however repetitive it is. Knows token ids, not text.
+import { quotedText } from "../core/quoted-text.ts";
 import { MAX_MERGES, TOKEN_TYPE, type TokenizerTables, tokenizerError } from "./tokenizer-tables.ts";
 
 /** Scratch for pieces up to this many bytes is kept between calls; larger ones are given back. */
@@ -38,7 +39,7 @@ export class MergeTable {
     merges.forEach((merge, rank) => {
       const space = merge.indexOf(" ");
       if (space <= 0 || space === merge.length - 1 || merge.indexOf(" ", space + 1) >= 0)
-        throw tokenizerError(where, `merge ${rank}: expected "left right", got ${JSON.stringify(merge)}`);
+        throw tokenizerError(where, `merge ${rank}: expected "left right", got ${quotedText(merge)}`);
       const leftText = merge.slice(0, space);
       const rightText = merge.slice(space + 1);
       const left = ids.get(leftText);
@@ -49,7 +50,7 @@ export class MergeTable {
       if (this.ranks[slot] !== NO_RANK)
         throw tokenizerError(
           where,
-          `merges ${this.ranks[slot]} and ${rank} are the same: ${JSON.stringify(merge)}`,
+          `merges ${this.ranks[slot]} and ${rank} are the same: ${quotedText(merge)}`,
         );
       this.lefts[slot] = left;
       this.rights[slot] = right;

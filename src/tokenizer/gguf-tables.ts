@@ -1,5 +1,6 @@
 // Reads the tokenizer that a GGUF file carries in its metadata. Every array is checked for type and length before it
 // is used; `add_bos_token` is ignored on purpose, since published files disagree and the template writes the mark.
+import { quotedText } from "../core/quoted-text.ts";
 import type { GgufFile, MetadataArray } from "../gguf/gguf-file.ts";
 import { Tokenizer } from "./tokenizer.ts";
 import { checkTables, SPECIAL_TEXT, type TokenizerTables, tokenizerError } from "./tokenizer-tables.ts";
@@ -53,7 +54,7 @@ function checkName(file: TokenizerSource, key: string, known: readonly string[],
   if (entry === undefined && !isRequired) return;
   if (entry?.type === "string" && known.includes(entry.value)) return;
   const got =
-    entry === undefined ? "nothing" : entry.type === "string" ? JSON.stringify(entry.value) : entry.type;
+    entry === undefined ? "nothing" : entry.type === "string" ? quotedText(entry.value) : entry.type;
   throw tokenizerError(file.name, `${PREFIX}${key}: expected ${known.join(" or ")}, got ${got}`);
 }
 

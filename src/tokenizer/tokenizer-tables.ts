@@ -1,6 +1,8 @@
 // The common middle form of a tokenizer: what a GGUF file stores and what a checkpoint's tokenizer.json is turned
 // into. Knows the rules that make such tables usable; knows neither file format.
+
 import { Ds4Error } from "../core/errors.ts";
+import { quotedText } from "../core/quoted-text.ts";
 
 /** Token types as GGUF numbers them. */
 export const TOKEN_TYPE = { normal: 1, unknown: 2, control: 3, userDefined: 4, unused: 5, byte: 6 } as const;
@@ -93,11 +95,11 @@ function checkToken(tables: TokenizerTables, id: number, seen: Map<string, numbe
   if (text === "") throw tokenizerError(where, `token ${id} has an empty text`);
   const first = seen.get(text);
   if (first !== undefined)
-    throw tokenizerError(where, `tokens ${first} and ${id} have the same text ${JSON.stringify(text)}`);
+    throw tokenizerError(where, `tokens ${first} and ${id} have the same text ${quotedText(text)}`);
   seen.set(text, id);
   if (type === TOKEN_TYPE.byte && !BYTE_TOKEN.test(text))
     throw tokenizerError(
       where,
-      `token ${id} is a byte token; expected a text like <0x0A>, got ${JSON.stringify(text)}`,
+      `token ${id} is a byte token; expected a text like <0x0A>, got ${quotedText(text)}`,
     );
 }
