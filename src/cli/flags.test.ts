@@ -1,8 +1,8 @@
-import { readFileSync } from "node:fs";
+import { readdirSync, readFileSync } from "node:fs";
 import { Command } from "commander";
 import { describe, expect, it } from "vitest";
 import { CancelledError, Ds4Error, MemoryError, UsageError } from "../core/errors.ts";
-import { environmentWarning } from "./environment.ts";
+import { ENVIRONMENT, environmentWarning } from "./environment.ts";
 import { EXIT, exitCodeOf } from "./exit-codes.ts";
 import {
   addRunFlags,
@@ -97,6 +97,19 @@ it("warns once of unknown variables with our prefix (case 135)", () => {
   const warning = environmentWarning({ DS4_ZZ: "1", DS4_FOO: "1" });
   expect(warning).toContain("DS4_FOO, DS4_ZZ");
   expect(warning?.split("\n").length).toBe(1);
+});
+
+it("knows every variable that the sources read", () => {
+  const root = new URL("../../", import.meta.url);
+  const found = new Set<string>();
+  for (const folder of ["src", "native"]) {
+    for (const name of readdirSync(new URL(folder, root), { recursive: true, encoding: "utf8" })) {
+      if (!/\.(ts|cpp|h)$/.test(name) || name.endsWith(".test.ts")) continue;
+      const text = readFileSync(new URL(`${folder}/${name}`, root), "utf8");
+      for (const match of text.matchAll(/(?:getenv\("|process\.env\.)(DS4_\w+)/g)) found.add(match[1]);
+    }
+  }
+  expect([...found].sort()).toEqual(Object.keys(ENVIRONMENT).sort());
 });
 
 it("maps errors to the documented exit codes", () => {
