@@ -221,3 +221,26 @@ describe("a file that is no GGUF this reader takes", () => {
     expect(parseGguf(memoryByteSource(new GgufBytes().header(0, 0, 2).finish())).version).toBe(2);
   });
 });
+
+describe("a header that is valid but larger than any model's", () => {
+  it.each([
+    ["keys", () => new GgufBytes().header(0, 16_385).raw(new Uint8Array(400_000)), /key count/],
+    ["tensors", () => new GgufBytes().header(131_073, 0).raw(new Uint8Array(5_000_000)), /tensor count/],
+    ["strings in arrays", () => listOf(VALUE_TYPE.string, 1_048_577, 8), /more than 1048576/],
+    ["bools in arrays", () => listOf(VALUE_TYPE.bool, 1_048_577, 1), /more than 1048576/],
+    ["bytes of one string", () => longString(16_777_217), /at most 16777216/],
+  ])("is refused for its number of %s", (_, build, message) => {
+    expect(refusal(build().finish()).message).toMatch(message);
+  });
+
+  const listOf = (typeId: number, count: number, width: number) =>
+    new GgufBytes()
+      .header(0, 1)
+      .string("key")
+      .u32(VALUE_TYPE.array)
+      .u32(typeId)
+      .u64(count)
+      .raw(new Uint8Array(count * width));
+  const longString = (length: number) =>
+    new GgufBytes().header(0, 1).string("key").u32(VALUE_TYPE.string).u64(length).raw(new Uint8Array(length));
+});

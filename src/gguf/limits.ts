@@ -7,13 +7,13 @@
  */
 export const MAX_HEADER_BYTES = 268_435_456;
 /** Keys of one file: real ones have about 60. Bounds the map, which takes ten times the bytes of a smallest key. */
-export const MAX_KEYS = 65_536;
+export const MAX_KEYS = 16_384;
 /** Tensors of one part: the official models have under 3,000, with every expert apart under 100,000. */
-export const MAX_TENSORS = 262_144;
+export const MAX_TENSORS = 131_072;
 /** Longest string value. The longest real ones are chat templates of some 20 KB. */
 export const MAX_STRING_BYTES = 16_777_216;
 /** Strings, bools or arrays in all arrays together: each costs many times its bytes. Real files have 260,000. */
-export const MAX_ARRAY_OBJECTS = 4_194_304;
+export const MAX_ARRAY_OBJECTS = 1_048_576;
 /** Nested arrays in one file: each costs hundreds of bytes for the twelve it takes in the file. */
 export const MAX_NESTED_ARRAYS = 65_536;
 /** Longest metadata key. ggml itself writes keys below 64 bytes; 64 KiB is what the format allows in practice. */

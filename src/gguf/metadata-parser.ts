@@ -124,7 +124,11 @@ class MetadataParser {
       for (let i = 0; i < count; i++) arrays.push(this.#array(what, depth + 1));
       return arrays;
     }
-    if (type === "bool") return Array.from(reader.bytes(count, what), (byte) => this.#bool(byte, what));
+    if (type === "bool") {
+      const flags: boolean[] = [];
+      for (const byte of reader.bytes(count, what)) flags.push(this.#bool(byte, what));
+      return flags;
+    }
     const NumberArray = NUMERIC[type];
     return new NumberArray(reader.bytes(count * NumberArray.BYTES_PER_ELEMENT, what).buffer);
   }
