@@ -22,7 +22,7 @@ const ALLOWED: Record<string, string[]> = {
   "backend/cpu": ["core", "blocks", "gguf", "model", "backend", "residency"],
   residency: ["core", "blocks", "gguf", "model", "backend/native.ts"],
   session: ["core", "backend", "tokenizer", "template", "model", "gguf"],
-  convert: ["core", "blocks", "gguf", "model", "tokenizer", "backend"],
+  convert: ["core", "blocks", "gguf", "model", "tokenizer", "backend", "backend/native.ts"],
   cli: [
     "core",
     "machine",
