@@ -4,7 +4,8 @@
 import type { ModelSpec } from "../../model/model-spec.ts";
 import { ropeFrequencies } from "../../model/rope-frequencies.ts";
 import type { BoundLayer, BoundModel } from "../../model/weights.ts";
-import type { ForwardOptions, LogitsWanted, TraceSink } from "../backend.ts";
+import type { ForwardOptions, TraceSink } from "../backend.ts";
+import type { Segment as BatchSegment, TokenBatch } from "../token-batch.ts";
 import { attention } from "./attention.ts";
 import { mixtureOfExperts } from "./experts.ts";
 import { outputLogits } from "./head.ts";
@@ -15,21 +16,8 @@ import { type InputObserver, inputObserver } from "./observation.ts";
 import type { Rounding } from "./rounding.ts";
 import type { Decoded } from "./weight-decoding.ts";
 
-/** One range of the batch: rows first..first+count of every activation, positions from `start` on. */
-export interface Segment {
-  kv: ReferenceKv;
-  first: number;
-  count: number;
-  start: number;
-  logits: LogitsWanted;
-}
-
-/** All ranges' tokens, one after another. */
-export interface Batch {
-  tokens: Int32Array;
-  positions: Int32Array;
-  segments: readonly Segment[];
-}
+export type Segment = BatchSegment<ReferenceKv>;
+export type Batch = TokenBatch<ReferenceKv>;
 
 /** What the blocks of one layer work with. */
 export interface LayerPass {

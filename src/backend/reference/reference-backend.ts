@@ -12,7 +12,8 @@ import type {
   KvState,
   TokenRange,
 } from "../backend.ts";
-import { type Batch, forwardBatch, type Segment } from "./forward.ts";
+import { checkKvCapacity, layOutRanges } from "../token-batch.ts";
+import { forwardBatch } from "./forward.ts";
 import { ReferenceKv } from "./kv-state.ts";
 import { createRounding, type QatRounding, type Rounding } from "./rounding.ts";
 import { type Decoded, decodedBytes, decodeModel } from "./weight-decoding.ts";
@@ -65,10 +66,7 @@ class ReferenceBackend implements Backend {
 
   createKv(capacityTokens: number): KvState {
     this.#openModel();
-    const limit = this.spec.contextTokens;
-    if (!Number.isInteger(capacityTokens) || capacityTokens < 1 || capacityTokens > limit) {
-      throw new Ds4Error("session", `KV capacity: expected 1..${limit} tokens, found ${capacityTokens}`);
-    }
+    checkKvCapacity(this.spec, capacityTokens);
     try {
       const state = new ReferenceKv(this.spec, capacityTokens, (closed) => this.#states.delete(closed));
       this.#states.add(state);
@@ -81,7 +79,11 @@ class ReferenceBackend implements Backend {
 
   forward(ranges: readonly TokenRange[], options: ForwardOptions = {}): ForwardResult {
     const model = this.#openModel();
-    const batch = this.#checkedBatch(ranges);
+    const batch = layOutRanges(ranges, {
+      spec: this.spec,
+      maxBatchTokens: this.maxBatchTokens,
+      owns: (kv): kv is ReferenceKv => kv instanceof ReferenceKv && this.#states.has(kv),
+    });
     const logits = forwardBatch(model, batch, this.#rounding, options);
     this.#forwardCalls++;
     this.#tokens += batch.tokens.length;
@@ -108,50 +110,5 @@ class ReferenceBackend implements Backend {
   #openModel(): Decoded<BoundModel> {
     if (this.#model === null) throw new Ds4Error("session", "the backend is closed");
     return this.#model;
-  }
-
-  /** Checks all ranges before anything is computed, and lays them out one after another. */
-  #checkedBatch(ranges: readonly TokenRange[]): Batch {
-    const total = ranges.reduce((sum, range) => sum + range.tokens.length, 0);
-    if (total > this.maxBatchTokens) {
-      throw new Ds4Error(
-        "session",
-        `a forward call takes ${this.maxBatchTokens} tokens, found ${total}; split it`,
-      );
-    }
-    const tokens = new Int32Array(total);
-    const positions = new Int32Array(total);
-    const segments: Segment[] = [];
-    let first = 0;
-    for (const range of ranges) {
-      const kv = this.#checkedRange(range, segments);
-      const count = range.tokens.length;
-      const start = kv.lengthTokens;
-      tokens.set(range.tokens, first);
-      for (let i = 0; i < count; i++) positions[first + i] = start + i;
-      segments.push({ kv, first, count, start, logits: range.logits });
-      first += count;
-    }
-    return { tokens, positions, segments };
-  }
-
-  #checkedRange({ kv, tokens }: TokenRange, earlier: readonly Segment[]): ReferenceKv {
-    const refuse = (text: string) => new Ds4Error("session", text);
-    if (!(kv instanceof ReferenceKv) || !this.#states.has(kv)) {
-      throw refuse("a range's KV state is closed or belongs to another backend");
-    }
-    if (earlier.some((segment) => segment.kv === kv)) throw refuse("two ranges share a KV state");
-    if (tokens.length === 0) throw refuse("a range holds no tokens, expected at least one");
-    const wrong = tokens.findIndex((token) => token < 0 || token >= this.spec.vocabSize);
-    if (wrong >= 0) {
-      throw refuse(`token id ${tokens[wrong]} at ${wrong}: expected 0..${this.spec.vocabSize - 1}`);
-    }
-    if (kv.lengthTokens + tokens.length > kv.capacityTokens) {
-      throw new Ds4Error(
-        "context-full",
-        `${tokens.length} tokens do not fit: the KV state holds ${kv.lengthTokens} of ${kv.capacityTokens}`,
-      );
-    }
-    return kv;
   }
 }

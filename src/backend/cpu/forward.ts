@@ -1,0 +1,130 @@
+// One forward pass on native kernels. The order of steps is the reference backend's; here each is one native call over
+// the whole batch, or over one sequence where its state is involved.
+import type { ModelSpec } from "../../model/model-spec.ts";
+import { attentionStep } from "./attention-step.ts";
+import { expertsStep } from "./experts-step.ts";
+import type { HyperWeights, LayerWeights, ModelWeights } from "./layer-weights.ts";
+import { notFinite, type Pass } from "./pass.ts";
+
+/** Room for the wanted rows of the head: grows with the largest demand so far. */
+export interface HeadBuffers {
+  streams: Float32Array; // [rows, n, hidden]
+  x: Float32Array; // [rows, hidden]
+  logits: Float32Array; // [rows, vocab]
+}
+
+/**
+ * Evaluates the batch and returns the wanted logits, one array per segment, views of `head.logits`. The KV states count
+ * the tokens only at the end: a pass that throws leaves them as they were.
+ */
+export function forwardBatch(pass: Pass, model: ModelWeights, head: HeadBuffers): Float32Array[] {
+  const { kernels, workspace, spec, scratch, batch, tokens } = pass;
+  fillRopeTables(pass);
+  kernels.embed(workspace, tokens, spec.hyperCount, model.embedding, batch.tokens, scratch.streams);
+  for (const layer of model.layers) forwardLayer(pass, layer);
+  const logits = outputLogits(pass, model, head);
+  for (const segment of batch.segments) segment.kv.advance(segment.count);
+  return logits;
+}
+
+function fillRopeTables({ kernels, scratch, batch, tokens, frequencies }: Pass): void {
+  const { plain, stretched } = frequencies;
+  const { plainCosines, plainSines, stretchedCosines, stretchedSines } = scratch;
+  kernels.ropeTable(tokens, plain.length, batch.positions, plain, plainCosines, plainSines);
+  kernels.ropeTable(tokens, stretched.length, batch.positions, stretched, stretchedCosines, stretchedSines);
+}
+
+function forwardLayer(pass: Pass, layer: LayerWeights): void {
+  const { scratch, tokens, spec, options } = pass;
+  const trace = options.trace;
+  const hiddenValues = tokens * spec.hiddenSize;
+  readBlockInput(pass, layer.hcAttn, layer.attnNorm);
+  attentionStep(pass, layer);
+  trace?.("attn_out", layer.spec.index, scratch.blockOut.subarray(0, hiddenValues));
+  writeBlockOutput(pass);
+
+  readBlockInput(pass, layer.hcFfn, layer.ffnNorm);
+  expertsStep(pass, layer);
+  trace?.("moe_out", layer.spec.index, scratch.blockOut.subarray(0, hiddenValues));
+  writeBlockOutput(pass);
+  trace?.("streams", layer.spec.index, scratch.streams.subarray(0, hiddenValues * spec.hyperCount));
+}
+
+/** Hyper-connection read and norm: streams to `x`, `post` and `comb`. */
+function readBlockInput(
+  { kernels, workspace, spec, scratch, tokens }: Pass,
+  hc: HyperWeights,
+  norm: Float32Array,
+) {
+  kernels.readStreams(
+    workspace,
+    tokens,
+    spec.hyperCount,
+    spec.hiddenSize,
+    hc.fn,
+    hc.base,
+    hc.scale,
+    norm,
+    spec.normEpsilon,
+    spec.hyperEpsilon,
+    spec.sinkhornIterations,
+    scratch.streams,
+    scratch.x,
+    scratch.post,
+    scratch.comb,
+  );
+}
+
+function writeBlockOutput({ kernels, workspace, spec, scratch, tokens }: Pass): void {
+  const { streams, blockOut, post, comb } = scratch;
+  kernels.writeStreams(workspace, tokens, spec.hyperCount, spec.hiddenSize, streams, blockOut, post, comb);
+}
+
+/** The head over the rows that the segments want, all in one product. */
+function outputLogits(pass: Pass, model: ModelWeights, head: HeadBuffers): Float32Array[] {
+  const { kernels, workspace, spec, scratch, batch } = pass;
+  const { hyperCount: n, hiddenSize: hidden, vocabSize } = spec;
+  const counts = batch.segments.map((each) => ({ none: 0, last: 1, all: each.count })[each.logits]);
+  const rows = counts.reduce((sum, count) => sum + count, 0);
+  if (rows > 0) {
+    growHead(head, rows, spec);
+    let row = 0;
+    batch.segments.forEach((segment, index) => {
+      const end = (segment.first + segment.count) * n * hidden;
+      head.streams.set(scratch.streams.subarray(end - counts[index] * n * hidden, end), row * n * hidden);
+      row += counts[index];
+    });
+    const hc = model.outputHc;
+    kernels.readHead(
+      workspace,
+      rows,
+      n,
+      hidden,
+      hc.fn,
+      hc.base,
+      hc.scale,
+      model.outputNorm,
+      spec.normEpsilon,
+      spec.hyperEpsilon,
+      spec.sinkhornIterations,
+      head.streams,
+      head.x,
+    );
+    pass.options.observeInputs?.(model.head.name, -1, head.x.subarray(0, rows * hidden), rows);
+    kernels.multiply(workspace, rows, head.x, [model.head.matrix], [head.logits]);
+    if (!Number.isFinite(head.logits[0])) throw notFinite("logits are not finite numbers");
+  }
+  let row = 0;
+  return counts.map((count) => {
+    const from = row * vocabSize;
+    row += count;
+    return head.logits.subarray(from, row * vocabSize);
+  });
+}
+
+function growHead(head: HeadBuffers, rows: number, spec: ModelSpec): void {
+  if (head.x.length >= rows * spec.hiddenSize) return;
+  head.streams = new Float32Array(rows * spec.hyperCount * spec.hiddenSize);
+  head.x = new Float32Array(rows * spec.hiddenSize);
+  head.logits = new Float32Array(rows * spec.vocabSize);
+}

@@ -1,0 +1,195 @@
+// The attention state of one sequence on the CPU backend. Everything is allocated at creation. A forward pass writes
+// only places that the state before it does not read, so a pass that fails leaves the state as it was:
+// - window rows go into a ring that is longer than the window by a whole batch;
+// - compressed entries go behind those that are valid;
+// - unfinished windows have two slots each: a pass that closes a window writes the other one, and `advance` flips.
+import { Ds4Error } from "../../core/errors.ts";
+import type { LayerSpec, ModelSpec } from "../../model/model-spec.ts";
+import { compressorWidth } from "../../model/weights.ts";
+import type { KvState } from "../backend.ts";
+import { checkKvSnapshot, type KvSnapshot, kvSectionShapes, kvShapeKey } from "../kv-snapshot.ts";
+
+/** Raw projections of an unfinished window, and where windows overlap the a halves of the last finished one. */
+export interface PendingSlot {
+  kv: Float32Array; // [ratio, projected]
+  gate: Float32Array; // [ratio, projected]
+  previousKv: Float32Array; // [ratio, width], or empty
+  previousGate: Float32Array;
+}
+
+/** State of one compressor. With n tokens seen, floor(n/ratio) entries and n mod ratio pending rows are valid. */
+export interface CompressorCache {
+  ratio: number;
+  /** Width of an entry, and columns of a raw projection (twice that where windows overlap). */
+  width: number;
+  projected: number;
+  entries: Float32Array; // [floor(capacity/ratio), width]
+  slots: [PendingSlot, PendingSlot];
+  /** Which slot is valid now. */
+  current: 0 | 1;
+}
+
+/** State of one layer. */
+export interface LayerCache {
+  ring: Float32Array; // [ringRows, headDim]: the row of position p at p % ringRows
+  compressor?: CompressorCache;
+  indexer?: CompressorCache;
+}
+
+/** The slot that a pass over `count` tokens from `start` on writes. */
+export function nextSlot(cache: CompressorCache, start: number, count: number): 0 | 1 {
+  const closesWindow = (start % cache.ratio) + count >= cache.ratio;
+  return closesWindow ? ((1 - cache.current) as 0 | 1) : cache.current;
+}
+
+/** The CPU backend's `KvState`. */
+export class CpuKv implements KvState {
+  readonly capacityTokens: number;
+  readonly bytes: number;
+  readonly ringRows: number;
+  readonly layers: readonly LayerCache[];
+  readonly #spec: ModelSpec;
+  readonly #onClose: (state: CpuKv) => void;
+  #lengthTokens = 0;
+  #closed = false;
+
+  /** `onClose` is called once, when the state is closed. */
+  constructor(
+    spec: ModelSpec,
+    capacityTokens: number,
+    maxBatchTokens: number,
+    onClose: (state: CpuKv) => void,
+  ) {
+    this.#spec = spec;
+    this.#onClose = onClose;
+    this.capacityTokens = capacityTokens;
+    this.ringRows = Math.min(capacityTokens, spec.slidingWindow + maxBatchTokens);
+    this.layers = spec.layers.map((layer) => allocateLayer(spec, layer, capacityTokens, this.ringRows));
+    this.bytes = this.layers.reduce((sum, layer) => sum + layerBytes(layer), 0);
+  }
+
+  get lengthTokens(): number {
+    return this.#lengthTokens;
+  }
+
+  get closed(): boolean {
+    return this.#closed;
+  }
+
+  /** Makes the rows of the last pass part of the state. For the forward pass only. */
+  advance(tokens: number): void {
+    for (const { compressor, indexer } of this.layers) {
+      for (const cache of [compressor, indexer]) {
+        if (cache !== undefined) cache.current = nextSlot(cache, this.#lengthTokens, tokens);
+      }
+    }
+    this.#lengthTokens += tokens;
+  }
+
+  snapshot(): KvSnapshot {
+    this.#checkOpen();
+    const sections = kvSectionShapes(this.#spec, this.#lengthTokens).map(({ name, shape }) => {
+      const data = new Float32Array(shape[0] * shape[1]);
+      this.#copySection(name, data, false, this.#lengthTokens);
+      return { name, shape, data };
+    });
+    return { lengthTokens: this.#lengthTokens, shapeKey: kvShapeKey(this.#spec), sections };
+  }
+
+  restore(snapshot: KvSnapshot): void {
+    this.#checkOpen();
+    checkKvSnapshot(this.#spec, this.capacityTokens, snapshot);
+    for (const { name } of kvSectionShapes(this.#spec, snapshot.lengthTokens)) {
+      const section = snapshot.sections.find((each) => each.name === name)!;
+      this.#copySection(name, section.data, true, snapshot.lengthTokens);
+    }
+    this.#lengthTokens = snapshot.lengthTokens;
+  }
+
+  reset(): void {
+    this.#lengthTokens = 0;
+  }
+
+  close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.#onClose(this);
+  }
+
+  #checkOpen(): void {
+    if (this.#closed) throw new Ds4Error("session", "this KV state is closed; create a new one");
+  }
+
+  /** Moves one section of a state of `lengthTokens` tokens out to `data`, or in from it. */
+  #copySection(name: string, data: Float32Array, inward: boolean, lengthTokens: number): void {
+    const [index, kind] = name.split(".");
+    const layer = this.layers[Number(index)];
+    if (kind === "window") {
+      this.#copyWindow(layer.ring, data, inward, lengthTokens);
+      return;
+    }
+    const own = kind.startsWith("indexer_") ? layer.indexer! : layer.compressor!;
+    const slot = own.slots[own.current];
+    const places: Record<string, Float32Array> = {
+      compressed: own.entries,
+      pending_kv: slot.kv,
+      pending_gate: slot.gate,
+      previous_kv: slot.previousKv,
+      previous_gate: slot.previousGate,
+    };
+    const place = places[kind.replace("indexer_", "")];
+    if (inward) place.set(data);
+    else data.set(place.subarray(0, data.length));
+  }
+
+  #copyWindow(ring: Float32Array, data: Float32Array, inward: boolean, lengthTokens: number): void {
+    const { headDim } = this.#spec;
+    const rows = data.length / headDim;
+    for (let row = 0; row < rows; row++) {
+      const at = ((lengthTokens - rows + row) % this.ringRows) * headDim;
+      const place = ring.subarray(at, at + headDim);
+      const part = data.subarray(row * headDim, (row + 1) * headDim);
+      if (inward) place.set(part);
+      else part.set(place);
+    }
+  }
+}
+
+function allocateLayer(
+  spec: ModelSpec,
+  layer: LayerSpec,
+  capacityTokens: number,
+  ringRows: number,
+): LayerCache {
+  const { compressRatio: ratio } = layer;
+  return {
+    ring: new Float32Array(ringRows * spec.headDim),
+    compressor: ratio === 0 ? undefined : allocateCompressor(spec.headDim, ratio, capacityTokens),
+    indexer: layer.hasIndexer ? allocateCompressor(spec.indexerHeadDim, ratio, capacityTokens) : undefined,
+  };
+}
+
+function allocateCompressor(width: number, ratio: number, capacityTokens: number): CompressorCache {
+  const projected = compressorWidth(width, ratio);
+  const previousValues = projected > width ? ratio * width : 0;
+  const slot = (): PendingSlot => ({
+    kv: new Float32Array(ratio * projected),
+    gate: new Float32Array(ratio * projected),
+    previousKv: new Float32Array(previousValues),
+    previousGate: new Float32Array(previousValues),
+  });
+  const entries = new Float32Array(Math.floor(capacityTokens / ratio) * width);
+  return { ratio, width, projected, entries, slots: [slot(), slot()], current: 0 };
+}
+
+function layerBytes({ ring, compressor, indexer }: LayerCache): number {
+  let bytes = ring.byteLength;
+  for (const cache of [compressor, indexer]) {
+    if (cache === undefined) continue;
+    bytes += cache.entries.byteLength;
+    for (const slot of cache.slots) {
+      for (const array of Object.values(slot)) bytes += (array as Float32Array).byteLength;
+    }
+  }
+  return bytes;
+}

@@ -1,0 +1,132 @@
+// Where every weight goes: a pure plan from the tensor table, known to the byte before anything is allocated. Matrices
+// go into one arena in kernel layout; the small vectors are float32 arrays of their own.
+import { type GgmlType, rowBytes } from "../blocks/ggml-types.ts";
+import { Ds4Error, UnsupportedModelError } from "../core/errors.ts";
+import type { TensorInfo } from "../gguf/gguf-file.ts";
+import type { BoundLayer, BoundModel, CompressorTensors, HyperTensors } from "../model/weights.ts";
+
+/** Rows that the kernels interleave: a slice is padded to a multiple (native/cpu/packed_layout.h). */
+export const PANEL_ROWS = 16;
+/** Matrices start on cache lines. */
+const MATRIX_ALIGNMENT_BYTES = 64;
+
+/** Types the CPU kernels can hold; others that the file format knows can be read but not run here. */
+export const PACKABLE_TYPES: readonly GgmlType[] = [
+  "F32",
+  "F16",
+  "BF16",
+  "Q8_0",
+  "Q2_K",
+  "Q4_K",
+  "IQ2_XXS",
+  "MXFP4",
+];
+
+/** A matrix in the arena: `slices` experts (1 for a plain one) of [rows, cols]. */
+export interface PlacedMatrix {
+  tensor: TensorInfo;
+  slices: number;
+  rows: number;
+  cols: number;
+  offsetBytes: number;
+  bytes: number;
+}
+
+/** The whole plan. */
+export interface WeightPlan {
+  /** In file order, so that loading reads the file once from front to back. */
+  matrices: readonly PlacedMatrix[];
+  /** Norms, biases, sinks, position biases: decoded to float32. */
+  vectors: readonly TensorInfo[];
+  /** Routing tables: int32. */
+  indexes: readonly TensorInfo[];
+  /** Bytes of the arena, and of vectors and tables together. */
+  arenaBytes: number;
+  vectorBytes: number;
+}
+
+/**
+ * Places every tensor of the model, each exactly once. Throws `unsupported-type` naming the first tensor whose type the
+ * kernels cannot hold.
+ */
+export function planWeights(model: BoundModel): WeightPlan {
+  const matrices: PlacedMatrix[] = [];
+  let arenaBytes = 0;
+  for (const tensor of inFileOrder(matrixTensors(model))) {
+    const placed = placeMatrix(tensor, arenaBytes);
+    matrices.push(placed);
+    arenaBytes = alignUp(placed.offsetBytes + placed.bytes, MATRIX_ALIGNMENT_BYTES);
+  }
+  const vectors = inFileOrder(vectorTensors(model));
+  const indexes = inFileOrder(model.layers.flatMap((layer) => layer.tid2eid ?? []));
+  const vectorBytes = [...vectors, ...indexes].reduce((sum, tensor) => sum + 4 * valueCount(tensor), 0);
+  return { matrices, vectors, indexes, arenaBytes, vectorBytes };
+}
+
+/** Values of a tensor. */
+export function valueCount(tensor: TensorInfo): number {
+  return tensor.dims.reduce((total, size) => total * size, 1);
+}
+
+function placeMatrix(tensor: TensorInfo, offsetBytes: number): PlacedMatrix {
+  const [cols, rows = 1, slices = 1] = tensor.dims;
+  if (!PACKABLE_TYPES.includes(tensor.type)) {
+    throw new Ds4Error(
+      "unsupported-type",
+      `tensor "${tensor.name}" has type ${tensor.type}, the cpu backend runs ${PACKABLE_TYPES.join(", ")}; ` +
+        `requantize it with: ds4 quantize IN OUT --tensor-type ${tensor.name}=Q8_0`,
+    );
+  }
+  const paddedRows = alignUp(rows, PANEL_ROWS);
+  const bytes = slices * paddedRows * rowBytes(tensor.type, cols);
+  if (!Number.isSafeInteger(bytes)) {
+    throw new UnsupportedModelError(`tensor "${tensor.name}" is too large: [${tensor.dims.join(", ")}]`);
+  }
+  return { tensor, slices, rows, cols, offsetBytes, bytes };
+}
+
+function matrixTensors(model: BoundModel): TensorInfo[] {
+  return [model.embedding, model.head, model.outputHc.fn, ...model.layers.flatMap(layerMatrices)];
+}
+
+function layerMatrices(layer: BoundLayer): TensorInfo[] {
+  const { compressor, indexer } = layer;
+  return [
+    ...[layer.hcAttn.fn, layer.hcFfn.fn, layer.qA, layer.qB, layer.kv, layer.outA, layer.outB],
+    ...(compressor ? [compressor.kv, compressor.gate] : []),
+    ...(indexer ? [indexer.proj, indexer.qB, indexer.compressor.kv, indexer.compressor.gate] : []),
+    ...[layer.router, layer.gateExps, layer.upExps, layer.downExps],
+    ...[layer.gateShared, layer.upShared, layer.downShared],
+  ];
+}
+
+function vectorTensors(model: BoundModel): TensorInfo[] {
+  return [model.outputNorm, ...hyperVectors(model.outputHc), ...model.layers.flatMap(layerVectors)];
+}
+
+function layerVectors(layer: BoundLayer): TensorInfo[] {
+  return [
+    ...[layer.attnNorm, layer.qANorm, layer.kvNorm, layer.sinks, layer.ffnNorm],
+    ...hyperVectors(layer.hcAttn),
+    ...hyperVectors(layer.hcFfn),
+    ...compressorVectors(layer.compressor),
+    ...compressorVectors(layer.indexer?.compressor),
+    ...(layer.expBias ? [layer.expBias] : []),
+  ];
+}
+
+function hyperVectors(hyper: HyperTensors): TensorInfo[] {
+  return [hyper.base, hyper.scale];
+}
+
+function compressorVectors(compressor: CompressorTensors | undefined): TensorInfo[] {
+  return compressor ? [compressor.ape, compressor.norm] : [];
+}
+
+function inFileOrder(tensors: readonly TensorInfo[]): TensorInfo[] {
+  return tensors.toSorted((a, b) => a.fileIndex - b.fileIndex || a.offsetBytes - b.offsetBytes);
+}
+
+function alignUp(value: number, multiple: number): number {
+  return Math.ceil(value / multiple) * multiple;
+}
