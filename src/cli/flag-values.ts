@@ -1,7 +1,7 @@
 // Turns the text of a flag into a value, or says which values are accepted. The names of flags are added by the
 // argument parser.
 import { InvalidArgumentError } from "commander";
-import { MAX_SEED } from "../session/random.ts";
+import { MAX_SEED } from "../core/random.ts";
 import { describeRange, inRange, type ParamRange } from "../session/sampling-params.ts";
 
 /** Numbers as people write them: no hexadecimal, no blanks, no empty text. */

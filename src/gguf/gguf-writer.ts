@@ -67,9 +67,12 @@ export class GgufWriter {
     this.#write(bytes, tensor.offsetBytes + startBytes);
   }
 
-  /** Syncs and renames. Throws GgufError naming the first incomplete tensor, and removes the temporary file. */
-  finish(): void {
-    for (const tensor of this.tensors) {
+  /**
+   * Syncs and renames. Throws GgufError naming the first incomplete tensor, and removes the temporary file.
+   * `allowHoles` leaves unwritten tensors as holes, which read as zeros: for files that only their header matters of.
+   */
+  finish(options: { allowHoles?: boolean } = {}): void {
+    for (const tensor of options.allowHoles ? [] : this.tensors) {
       const written = this.#written.get(tensor.name)?.totalBytes ?? 0;
       if (written !== tensor.bytes) {
         this.abort();

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { Random } from "./random.ts";
+import { Random } from "../core/random.ts";
 import { argmax, Sampler } from "./sampler.ts";
 import type { SamplingParams } from "./sampling-params.ts";
 

@@ -5,7 +5,7 @@
 // the filter before it kept, as in the Hugging Face library. All three filters keep a prefix of the tokens
 // sorted by likelihood (ties: lowest id first), and at least the likeliest.
 import { Ds4Error } from "../core/errors.ts";
-import { Random } from "./random.ts";
+import { Random } from "../core/random.ts";
 import { resolveSampling, type SamplingParams } from "./sampling-params.ts";
 
 /**

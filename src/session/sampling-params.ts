@@ -1,7 +1,7 @@
 // The numbers that steer sampling, their defaults and accepted ranges. One table serves the checks here and
 // the flags of the command line.
 import { Ds4Error } from "../core/errors.ts";
-import { MAX_SEED } from "./random.ts";
+import { MAX_SEED } from "../core/random.ts";
 
 /** How the next token is chosen. See `sampler.ts` for the order in which the filters act. */
 export interface SamplingParams {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { Random } from "./random.ts";
+import { Random } from "../core/random.ts";
 import { StopMatcher } from "./stop-strings.ts";
 
 function run(stops: string[], pieces: string[]) {

@@ -1,4 +1,4 @@
-// The sampler's random numbers: xoshiro128** (Blackman and Vigna), seeded through SplitMix64. Integer
+// Seeded random numbers: xoshiro128** (Blackman and Vigna), seeded through SplitMix64. Integer
 // arithmetic only, so a seed gives the same numbers on every platform.
 
 const MASK64 = (1n << 64n) - 1n;
