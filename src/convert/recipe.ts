@@ -1,10 +1,10 @@
 // Recipes: which tensor type each tensor of a model gets. Pure rules by tensor name, the same for files made from a
-// checkpoint, re-quantized files and synthetic ones. q2, q2-q4 and q4 are the published ds4 files' tables; mxfp4 is
-// what llama.cpp's converter writes.
-import type { GgmlType } from "../blocks/ggml-types.ts";
+// checkpoint, re-quantized files and synthetic ones. q2, q2-q4 and q4 are the published ds4 files' tables; mxfp4 keeps every value
+// of an official checkpoint.
+import { type GgmlType, ggmlType } from "../blocks/ggml-types.ts";
 
 /** Names of the recipes, smallest loss first. */
-export const RECIPES = ["f32", "q8", "mxfp4", "q4", "q2-q4", "q2"] as const;
+export const RECIPES = ["f32", "mxfp4", "q8", "q4", "q2-q4", "q2"] as const;
 
 /** A named choice of tensor types. */
 export type Recipe = (typeof RECIPES)[number];
@@ -19,19 +19,17 @@ export type TensorClass =
   | "expert-gate-up"
   /** Routed down matrices. */
   | "expert-down"
-  /** Hyper-connection projections and the compressors' position tables: small and sensitive. */
+  /** Router, hyper-connection projections and the compressors' position tables: small and sensitive. */
   | "sensitive"
-  /** The indexer's query projection: F16 in ds4 files, Q8_0 in llama.cpp's. */
-  | "indexer-query"
-  /** The output head: Q8_0 in ds4 files, BF16 in llama.cpp's. */
-  | "head"
-  /** Embedding, router, compressor and indexer projections. */
+  /** Embedding, compressor and indexer projections. */
   | "plain"
-  /** Attention projections and the shared expert. */
+  /** Attention projections, the shared expert and the output head. */
   | "dense";
 
-/** Most layers whose experts q2-q4 keeps at four bits: the last six of V4-Flash's 43. */
-const MAX_LATE_LAYERS = 6;
+/** Share of the layers whose experts q2-q4 keeps at four bits: the last six of V4-Flash's 43. */
+const LATE_SHARE = 6 / 43;
+/** And at least so many. */
+const MIN_LATE_LAYERS = 2;
 
 const DS4_TYPES: Readonly<Record<TensorClass, GgmlType>> = {
   vector: "F32",
@@ -39,8 +37,6 @@ const DS4_TYPES: Readonly<Record<TensorClass, GgmlType>> = {
   "expert-gate-up": "IQ2_XXS",
   "expert-down": "Q2_K",
   sensitive: "F16",
-  "indexer-query": "F16",
-  head: "Q8_0",
   plain: "F16",
   dense: "Q8_0",
 };
@@ -54,24 +50,31 @@ const withExperts = (type: GgmlType): Readonly<Record<TensorClass, GgmlType>> =>
 const ALL_FLOAT: Readonly<Record<TensorClass, GgmlType>> = {
   ...withExperts("F32"),
   sensitive: "F32",
-  "indexer-query": "F32",
-  head: "F32",
   plain: "F32",
   dense: "F32",
 };
 
-const MAINLINE_TYPES: Readonly<Record<TensorClass, GgmlType>> = {
+/** Every FP8 value with a power-of-two scale is a BF16 value, every FP4 block an MXFP4 block. */
+const LOSSLESS_TYPES: Readonly<Record<TensorClass, GgmlType>> = {
   ...withExperts("MXFP4"),
   sensitive: "F32",
-  "indexer-query": "Q8_0",
-  head: "BF16",
   plain: "BF16",
+  dense: "BF16",
+};
+
+const DESCRIPTIONS: Readonly<Record<Recipe, string>> = {
+  f32: "everything F32",
+  mxfp4: "an official checkpoint without loss: experts MXFP4, matrices BF16",
+  q8: "experts and dense matrices Q8_0",
+  q4: "experts Q4_K, dense matrices Q8_0",
+  "q2-q4": "like q2, with the experts of the last layers Q4_K",
+  q2: "experts IQ2_XXS, their down matrices Q2_K, dense matrices Q8_0",
 };
 
 const TYPES: Readonly<Record<Recipe, Readonly<Record<TensorClass, GgmlType>>>> = {
   f32: ALL_FLOAT,
   q8: withExperts("Q8_0"),
-  mxfp4: MAINLINE_TYPES,
+  mxfp4: LOSSLESS_TYPES,
   q4: withExperts("Q4_K"),
   "q2-q4": DS4_TYPES,
   q2: DS4_TYPES,
@@ -97,31 +100,47 @@ export function recipeFileType(recipe: Recipe): number {
   return FILE_TYPES[recipe];
 }
 
+/** One line about a recipe, for help texts. */
+export function describeRecipe(recipe: Recipe): string {
+  return DESCRIPTIONS[recipe];
+}
+
 /** Sorts a tensor by its name in the file. Unknown names of matrices count as dense. */
 export function tensorClass(tensorName: string): TensorClass {
-  const name = tensorName.replace(/^blk\.\d+\./, "").replace(/\.(weight|bias)$/, "");
+  const name = tensorName.replace(/^(blk|mtp)\.\d+\./, "").replace(/\.(weight|bias)$/, "");
   if (name === "ffn_gate_tid2eid") return "index";
   if (name === "ffn_gate_exps" || name === "ffn_up_exps") return "expert-gate-up";
   if (name === "ffn_down_exps") return "expert-down";
-  if (/(^|_)norm$|^attn_sinks$|^exp_probs_b$|hc_(attn_|ffn_)?(base|scale)$/.test(name)) return "vector";
-  if (/hc_(attn_|ffn_)?fn$|_compressor_ape$/.test(name)) return "sensitive";
-  if (name === "indexer.attn_q_b") return "indexer-query";
-  if (name === "output") return "head";
-  if (name === "token_embd" || name === "ffn_gate_inp") return "plain";
-  return /_compressor_(kv|gate)$|^indexer\.proj$/.test(name) ? "plain" : "dense";
+  if (/norm$|^attn_sinks$|^exp_probs_b$|hc_(attn_|ffn_|head_)?(base|scale)$/.test(name)) return "vector";
+  if (/hc_(attn_|ffn_|head_)?fn$|_compressor_ape$|^ffn_gate_inp$/.test(name)) return "sensitive";
+  return /^token_embd$|_compressor_(kv|gate)$|^indexer\./.test(name) ? "plain" : "dense";
 }
 
-/** First of the last layers whose experts q2-q4 keeps at Q4_K: six of them, but never more than half of the model. */
+/** First of the last layers whose experts q2-q4 keeps at Q4_K: the last six of 43, in proportion, at least two. */
 export function firstLateLayer(layerCount: number): number {
-  return layerCount - Math.min(MAX_LATE_LAYERS, Math.floor(layerCount / 2));
+  return Math.max(0, layerCount - Math.max(MIN_LATE_LAYERS, Math.round(layerCount * LATE_SHARE)));
 }
 
-/** The type of a tensor of a model with `layerCount` layers. */
-export function recipeType(recipe: Recipe, tensorName: string, layerCount: number): GgmlType {
+/**
+ * The type of a tensor of a model with `layerCount` layers. `lateLayer` is the first layer whose experts q2-q4 keeps
+ * at Q4_K.
+ */
+export function recipeType(
+  recipe: Recipe,
+  tensorName: string,
+  layerCount: number,
+  lateLayer = firstLateLayer(layerCount),
+): GgmlType {
   const kind = tensorClass(tensorName);
   if (recipe === "q2-q4" && (kind === "expert-gate-up" || kind === "expert-down")) {
     const layer = Number(/^blk\.(\d+)\./.exec(tensorName)?.[1] ?? -1);
-    if (layer >= firstLateLayer(layerCount)) return "Q4_K";
+    if (layer >= lateLayer) return "Q4_K";
   }
   return TYPES[recipe][kind];
+}
+
+/** `wanted`, or where a row of `rowValues` is no multiple of its block Q8_0, or else F16. */
+export function fittingType(wanted: GgmlType, rowValues: number): GgmlType {
+  const fits = (type: GgmlType) => rowValues % ggmlType(type).blockValues === 0;
+  return fits(wanted) ? wanted : fits("Q8_0") ? "Q8_0" : "F16";
 }

@@ -1,6 +1,5 @@
 // A vocabulary for synthetic files: the byte alphabet, V4's special tokens at their places, a handful of merges, and
 // fillers up to the wanted size. Any text can be encoded; most tokens are one byte.
-import type { MetadataValue } from "../gguf/gguf-file.ts";
 import { BYTE_CHARS } from "../tokenizer/byte-alphabet.ts";
 import { SPECIAL_TEXT, TOKEN_TYPE, type TokenizerTables } from "../tokenizer/tokenizer-tables.ts";
 
@@ -86,20 +85,4 @@ function specialsById(vocabSize: number): Map<number, string> {
     byId.set(FIRST_PLACE_HOLDER + index, `<｜place▁holder▁no▁${index}｜>`);
   for (const [id, special] of Object.entries(FULL_SPECIALS)) byId.set(Number(id), special);
   return byId;
-}
-
-/** Tokenizer tables under the keys of published files. */
-export function tokenizerMetadata(tables: TokenizerTables): Map<string, MetadataValue> {
-  const { tokens, tokenTypes, merges, bosId, eosId, padId } = tables;
-  const metadata = new Map<string, MetadataValue>([
-    ["tokenizer.ggml.model", { type: "string", value: "gpt2" }],
-    ["tokenizer.ggml.pre", { type: "string", value: "joyai-llm" }],
-    ["tokenizer.ggml.tokens", { type: "array", elementType: "string", values: tokens }],
-    ["tokenizer.ggml.token_type", { type: "array", elementType: "i32", values: tokenTypes }],
-    ["tokenizer.ggml.merges", { type: "array", elementType: "string", values: merges }],
-    ["tokenizer.ggml.bos_token_id", { type: "u32", value: bosId }],
-    ["tokenizer.ggml.eos_token_id", { type: "u32", value: eosId }],
-  ]);
-  if (padId !== undefined) metadata.set("tokenizer.ggml.padding_token_id", { type: "u32", value: padId });
-  return metadata;
 }

@@ -15,7 +15,8 @@ import { modelTensors } from "./model-shape.ts";
 import { type Recipe, recipeFileType, recipeType, tensorClass } from "./recipe.ts";
 import { specMetadata } from "./spec-metadata.ts";
 import { fillExpertRows, fillRandomBlocks, type ValueSpread } from "./synth-blocks.ts";
-import { synthVocabulary, tokenizerMetadata } from "./synth-vocabulary.ts";
+import { synthVocabulary } from "./synth-vocabulary.ts";
+import { tokenizerMetadata } from "./tokenizer-metadata.ts";
 
 /** Bytes of a pool; a tensor larger than this repeats blocks. */
 const POOL_BYTES = 8 * MIB;
