@@ -19,6 +19,7 @@ function levelsHere(): string[] {
   const info = existsSync("/proc/cpuinfo") ? readFileSync("/proc/cpuinfo", "utf8") : "";
   const has = (flag: string) => new RegExp(`^flags.*\\b${flag}\\b`, "m").test(info);
   const levels = ["generic"];
+  if (has("avx2") && has("fma") && has("f16c")) levels.push("avx2");
   if (has("avx512_vnni") && has("avx512_vbmi2") && has("gfni")) levels.push("avx512");
   return levels;
 }

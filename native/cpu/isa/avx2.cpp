@@ -1,4 +1,184 @@
+// AVX2 inner loops for batches: a tile of 256 columns x 16 rows against up to six activation rows in registers.
+//
+// dotInt: u8 x i8 pairs summed in 16 bits for as many groups of 4 columns as the type's largest weight allows (Q4_K 8,
+// Q2_K 2, IQ2_XXS 1), then widened. Q8_0's weights use all 8 bits: its even and odd bytes are multiplied as 16-bit
+// numbers.
 #include "cpu/isa/kernel_set.h"
+
+#if defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
+#include "cpu/isa/avx2_unpack.h"
+
+namespace ds4 {
+
+namespace {
+
+using namespace avx2;
+
+inline void store32(void* to, __m256i value) { _mm256_store_si256(static_cast<__m256i*>(to), value); }
+
+// out[r] += acc[r] * weight scale * activation scale
+template <int Rows>
+inline void addSub(const float* scales, const IntRow* rows, int64_t at, const __m256i (&acc)[Rows][2],
+                   float (*out)[kPanelRows]) {
+  for (int half = 0; half < 2; half++) {
+    const __m256 scale = _mm256_load_ps(scales + 8 * half);
+    for (int r = 0; r < Rows; r++) {
+      float* target = out[r] + 8 * half;
+      const __m256 both = _mm256_mul_ps(scale, _mm256_set1_ps(rows[r].scales[at]));
+      _mm256_store_ps(target, _mm256_fmadd_ps(_mm256_cvtepi32_ps(acc[r][half]), both, _mm256_load_ps(target)));
+    }
+  }
+}
+
+// 32 columns whose pairs fit 16 bits over `Groups` groups.
+template <int Rows, int Groups>
+inline void dotSub(const uint8_t* w, const IntRow* rows, int64_t at, __m256i (&acc)[Rows][2]) {
+  for (int r = 0; r < Rows; r++) {
+    acc[r][0] = acc[r][1] = rows[r].offsets ? _mm256_set1_epi32(rows[r].offsets[at]) : _mm256_setzero_si256();
+  }
+  const __m256i ones = _mm256_set1_epi16(1);
+#pragma GCC unroll 8
+  for (int first = 0; first < 8; first += Groups) {
+    __m256i sums[Rows][2];
+#pragma GCC unroll 8
+    for (int g = 0; g < Groups; g++) {
+      const __m256i low = load32(w + kGroupBytes * (first + g)), high = load32(w + kGroupBytes * (first + g) + 32);
+      for (int r = 0; r < Rows; r++) {
+        const __m256i x = broadcast4(rows[r].quants + kSubCols * at + 4 * (first + g));
+        const __m256i a = _mm256_maddubs_epi16(low, x), b = _mm256_maddubs_epi16(high, x);
+        sums[r][0] = g == 0 ? a : _mm256_add_epi16(sums[r][0], a);
+        sums[r][1] = g == 0 ? b : _mm256_add_epi16(sums[r][1], b);
+      }
+    }
+    for (int r = 0; r < Rows; r++) {
+      for (int half = 0; half < 2; half++) {
+        acc[r][half] = _mm256_add_epi32(acc[r][half], _mm256_madd_epi16(sums[r][half], ones));
+      }
+    }
+  }
+}
+
+// 32 columns of full bytes, as 16-bit numbers.
+template <int Rows>
+inline void dotSubWide(const uint8_t* w, const IntRow* rows, int64_t at, __m256i (&acc)[Rows][2]) {
+  alignas(32) int32_t x[Rows][2][8];
+  for (int r = 0; r < Rows; r++) {
+    const __m256i quants = load32(rows[r].quants + kSubCols * at);
+    store32(x[r][0], _mm256_srai_epi16(_mm256_slli_epi16(quants, 8), 8));
+    store32(x[r][1], _mm256_srai_epi16(quants, 8));
+    acc[r][0] = acc[r][1] = _mm256_set1_epi32(rows[r].offsets[at]);
+  }
+#pragma GCC unroll 8
+  for (int g = 0; g < 8; g++) {
+    for (int odd = 0; odd < 2; odd++) {
+      __m256i weights[2];
+      for (int half = 0; half < 2; half++) {
+        const __m256i both = load32(w + kGroupBytes * g + 32 * half);
+        weights[half] = odd ? _mm256_srli_epi16(both, 8) : _mm256_and_si256(both, _mm256_set1_epi16(255));
+      }
+      for (int r = 0; r < Rows; r++) {
+        const __m256i value = _mm256_set1_epi32(x[r][odd][g]);
+        for (int half = 0; half < 2; half++) {
+          acc[r][half] = _mm256_add_epi32(acc[r][half], _mm256_madd_epi16(weights[half], value));
+        }
+      }
+    }
+  }
+}
+
+// Groups 0: full bytes.
+template <int Rows, int Groups>
+inline void dotIntRows(const IntTile& tile, int subs, int64_t sub32, const IntRow* rows, float (*out)[kPanelRows]) {
+  for (int sub = 0; sub < subs; sub++) {
+    __m256i acc[Rows][2];
+    if constexpr (Groups == 0) dotSubWide<Rows>(tile.quants[sub], rows, sub32 + sub, acc);
+    else dotSub<Rows, Groups>(tile.quants[sub], rows, sub32 + sub, acc);
+    addSub<Rows>(tile.scales[sub], rows, sub32 + sub, acc, out);
+  }
+  const int mins = tile.minCount * subs / 8;
+  for (int r = 0; r < Rows && mins > 0; r++) {
+    const float* sums = tile.minCount == 16 ? rows[r].sums16 + 2 * sub32 : rows[r].sums32 + sub32;
+    __m256 low = _mm256_load_ps(out[r]), high = _mm256_load_ps(out[r] + 8);
+    for (int j = 0; j < mins; j++) {
+      low = _mm256_fnmadd_ps(_mm256_load_ps(tile.mins[j]), _mm256_set1_ps(sums[j]), low);
+      high = _mm256_fnmadd_ps(_mm256_load_ps(tile.mins[j] + 8), _mm256_set1_ps(sums[j]), high);
+    }
+    _mm256_store_ps(out[r], low);
+    _mm256_store_ps(out[r] + 8, high);
+  }
+}
+
+template <int Most, int Groups>
+void dotIntAll(const IntTile& tile, int subs, int64_t sub32, const IntRow* rows, int count, float (*out)[kPanelRows]) {
+  int r = 0;
+  for (; r + Most <= count; r += Most) dotIntRows<Most, Groups>(tile, subs, sub32, rows + r, out + r);
+  for (; r + 2 <= count; r += 2) dotIntRows<2, Groups>(tile, subs, sub32, rows + r, out + r);
+  for (; r < count; r++) dotIntRows<1, Groups>(tile, subs, sub32, rows + r, out + r);
+}
+
+void dotInt(const IntTile& tile, int subs, int64_t sub32, const IntRow* rows, int count, float (*out)[kPanelRows]) {
+  if (tile.offset == 128) dotIntAll<4, 0>(tile, subs, sub32, rows, count, out);
+  else if (tile.offset == 43) dotIntAll<4, 1>(tile, subs, sub32, rows, count, out);
+  else if (tile.minCount == 16) dotIntAll<4, 2>(tile, subs, sub32, rows, count, out);
+  else dotIntAll<6, 8>(tile, subs, sub32, rows, count, out);
+}
+
+// Two partial sums per row hide the latency of the multiply-add when there are few rows.
+template <int Rows>
+inline void dotFloatRows(const FloatTile& tile, int cols, const float* const* rows, float (*out)[kPanelRows]) {
+  constexpr int kParts = Rows >= 4 ? 1 : 2;
+  __m256 sums[Rows][kParts][2];
+  for (int r = 0; r < Rows; r++) {
+    for (int half = 0; half < 2; half++) {
+      for (int p = 0; p < kParts; p++) sums[r][p][half] = p == 0 ? _mm256_load_ps(out[r] + 8 * half) : _mm256_setzero_ps();
+    }
+  }
+  const auto add = [&](int col, int p) {
+    const __m256 low = _mm256_load_ps(tile.weights[col]), high = _mm256_load_ps(tile.weights[col] + 8);
+    for (int r = 0; r < Rows; r++) {
+      const __m256 x = _mm256_broadcast_ss(rows[r] + col);
+      sums[r][p][0] = _mm256_fmadd_ps(low, x, sums[r][p][0]);
+      sums[r][p][1] = _mm256_fmadd_ps(high, x, sums[r][p][1]);
+    }
+  };
+  int col = 0;
+  for (; col + kParts <= cols; col += kParts) {
+    for (int p = 0; p < kParts; p++) add(col + p, p);
+  }
+  for (; col < cols; col++) add(col, 0);
+  for (int r = 0; r < Rows; r++) {
+    for (int half = 0; half < 2; half++) {
+      for (int p = 1; p < kParts; p++) sums[r][0][half] = _mm256_add_ps(sums[r][0][half], sums[r][p][half]);
+      _mm256_store_ps(out[r] + 8 * half, sums[r][0][half]);
+    }
+  }
+}
+
+void dotFloat(const FloatTile& tile, int cols, const float* const* rows, int count, float (*out)[kPanelRows]) {
+  int r = 0;
+  for (; r + 6 <= count; r += 6) dotFloatRows<6>(tile, cols, rows + r, out + r);
+  for (; r + 2 <= count; r += 2) dotFloatRows<2>(tile, cols, rows + r, out + r);
+  for (; r < count; r++) dotFloatRows<1>(tile, cols, rows + r, out + r);
+}
+
+}  // namespace
+
+void avx2DecodeInt(TensorType type, const uint8_t* panel, int64_t cols, int64_t colBegin, int count, IntTile& tile);
+void avx2DecodeFloat(TensorType type, const uint8_t* panel, int64_t cols, int64_t colBegin, int count, FloatTile& tile);
+bool avx2PanelTimesRow(TensorType type, const uint8_t* panel, int64_t cols, const IntRow& row, const float* x,
+                       float* out);
+
+const KernelSet* avx2Kernels() {
+  static const KernelSet set = {"avx2", dotInt, dotFloat, avx2DecodeInt, avx2DecodeFloat, avx2PanelTimesRow};
+  return &set;
+}
+
+}  // namespace ds4
+
+#else
+
 namespace ds4 {
 const KernelSet* avx2Kernels() { return nullptr; }
 }  // namespace ds4
+
+#endif
