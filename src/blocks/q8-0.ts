@@ -4,6 +4,8 @@ import { readHalf, writeHalf } from "./half.ts";
 
 const VALUES = 32;
 const BYTES = 34;
+const LARGEST_HALF = 65504;
+const LEAST_NORMAL_FLOAT = 2 ** -126;
 
 /** Round half away from zero, as the format's writers do. */
 function roundAway(value: number): number {
@@ -28,12 +30,14 @@ export const Q8_0: BlockFormat = {
       const at = targetOffset + block * BYTES;
       let largest = 0;
       for (let i = 0; i < VALUES; i++) largest = Math.max(largest, Math.abs(source[from + i]));
-      const d = Math.fround(largest / 127);
+      const d = Math.min(Math.fround(largest / 127), LARGEST_HALF);
       // The reciprocal is taken before d is rounded to half, like every other writer of this format.
-      const inverse = d > 0 ? Math.fround(1 / d) : 0;
+      const inverse = d >= LEAST_NORMAL_FLOAT ? Math.fround(1 / d) : 0;
       writeHalf(target, at, d);
-      for (let i = 0; i < VALUES; i++)
-        target[at + 2 + i] = roundAway(Math.fround(source[from + i] * inverse)) & 255;
+      for (let i = 0; i < VALUES; i++) {
+        const q = roundAway(Math.fround(source[from + i] * inverse));
+        target[at + 2 + i] = Math.min(127, Math.max(-127, q)) & 255;
+      }
     }
   },
 };

@@ -1,5 +1,7 @@
 import { describe, expect, it } from "vitest";
-import type { GgmlType } from "../blocks/ggml-types.ts";
+import { gaussianValues } from "../../test/random-values.ts";
+import { loadNative } from "../backend/native.ts";
+import { type GgmlType, rowBytes } from "../blocks/ggml-types.ts";
 import { blockFormat } from "../blocks/registry.ts";
 import { createRowEncoder } from "./row-encoder.ts";
 
@@ -60,5 +62,76 @@ describe("the row encoder", () => {
 
   it("refuses a thread count that is none", () => {
     expect(codeOf(() => createRowEncoder({ threads: 0 }))).toBe("convert");
+  });
+});
+
+const addon = loadNative().addon;
+
+/** Σ importance · error² of an encoding, relative to Σ importance · value². */
+function relativeError(
+  type: GgmlType,
+  bytes: Uint8Array,
+  values: Float32Array,
+  importance: Float32Array,
+): number {
+  const decoded = new Float32Array(values.length);
+  blockFormat(type).decode(bytes, 0, decoded, 0, values.length);
+  let error = 0;
+  let signal = 0;
+  for (let i = 0; i < values.length; i++) {
+    error += importance[i % importance.length] * (decoded[i] - values[i]) ** 2;
+    signal += importance[i % importance.length] * values[i] ** 2;
+  }
+  return error / signal;
+}
+
+describe.runIf(addon !== null)("native and TypeScript encoders", () => {
+  const rows = 16;
+  const cols = 768; // three super-blocks: an odd count
+  const values = gaussianValues(rows * cols, 71, 0.03);
+  const importance = gaussianValues(cols, 72).map((value) => Math.exp(1.5 * value));
+
+  function inTypeScript(
+    type: GgmlType,
+    row: Float32Array,
+    weights: Float32Array | null,
+    width: number,
+  ): Uint8Array {
+    const bytes = new Uint8Array((row.length / width) * rowBytes(type, width));
+    for (let at = 0; at < row.length; at += width) {
+      const offset = (at / width) * rowBytes(type, width);
+      blockFormat(type).encode?.(row, at, bytes, offset, width, weights ?? undefined);
+    }
+    return bytes;
+  }
+
+  it("are the native ones where the addon is there", () => {
+    expect(createRowEncoder({ threads: 2 }).description).toBe("native, 2 threads");
+  });
+
+  it.each<GgmlType>(["F32", "F16", "BF16", "Q8_0", "MXFP4"])("give the same bytes for %s", (type) => {
+    const wide = values.map((value, i) => value * 2 ** (((i >> 8) % 60) - 30));
+    wide.set([0, -0, 1e-40, 3e38, -3e38, 1e6], 32);
+    wide.fill(0, 64, 128);
+    expect(encoder.encodeRows(type, wide, rows, cols, null)).toEqual(inTypeScript(type, wide, null, cols));
+  });
+
+  it.each<GgmlType>(["Q4_K", "Q2_K"])("are equally good for %s", (type) => {
+    for (const weights of [null, importance]) {
+      const judge = weights ?? new Float32Array(cols).fill(1);
+      const native = relativeError(
+        type,
+        encoder.encodeRows(type, values, rows, cols, weights),
+        values,
+        judge,
+      );
+      const readable = relativeError(type, inTypeScript(type, values, weights, cols), values, judge);
+      expect(Math.abs(native / readable - 1)).toBeLessThan(0.001);
+    }
+  });
+
+  it.each<GgmlType>(["Q8_0", "Q4_K", "Q2_K", "MXFP4"])("do not depend on the thread count for %s", (type) => {
+    const one = encoder.encodeRows(type, values, rows, cols, importance);
+    expect(createRowEncoder({ threads: 3 }).encodeRows(type, values, rows, cols, importance)).toEqual(one);
   });
 });
