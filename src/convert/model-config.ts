@@ -11,6 +11,8 @@ const MAX_VOCAB = 2 ** 22;
 const MAX_CONTEXT = 2 ** 24;
 /** Layers of this ratio choose their compressed entries with an indexer. */
 const INDEXED_RATIO = 4;
+/** What the engine implements. */
+const KNOWN_RATIOS: readonly number[] = [0, INDEXED_RATIO, 128];
 
 /** What config.json says. */
 export interface ModelConfig {
@@ -65,6 +67,9 @@ function readLayers(config: JsonReader, layerCount: number, hashLayerCount: numb
   const ratios = config.integers("compress_ratios", 2 * MAX_LAYERS);
   if (ratios.length < layerCount) {
     throw config.fail("compress_ratios", `at least ${layerCount} entries, one a layer`);
+  }
+  if (!ratios.slice(0, layerCount).every((ratio) => KNOWN_RATIOS.includes(ratio))) {
+    throw config.fail("compress_ratios", `${KNOWN_RATIOS.join(", ")} for each layer`);
   }
   const limit = config.real("swiglu_limit");
   const clamp = limit === 0 ? Number.POSITIVE_INFINITY : limit;

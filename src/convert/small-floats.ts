@@ -17,6 +17,12 @@ export const E4M3_VALUES: Float32Array = Float32Array.from({ length: 256 }, (_, 
   return sign * (exponent === 0 ? fraction * 2 ** -9 : (1 + fraction / 8) * 2 ** (exponent - 7));
 });
 
+/** All e8m0 scales by code. */
+const SCALES = Float64Array.from({ length: 256 }, (_, code) => e8m0ToFloat(code));
+
+/** The two values of each byte of FP4 codes, at 2 * byte. */
+const FP4_PAIRS = Float64Array.from({ length: 512 }, (_, i) => E2M1_VALUES[i & 1 ? i >> 5 : (i >> 1) & 15]);
+
 /**
  * Decodes whole rows [rows, columns] of FP8 that start at row `firstRow` of the matrix. `scales` holds the rows of
  * tiles from the one that `firstRow` lies in, each ceil(columns / 128) long.
@@ -34,7 +40,7 @@ export function decodeFp8Rows(
   for (let row = 0; row < rows; row++) {
     const tileRow = Math.floor((firstRow + row) / FP8_TILE) - firstTileRow;
     for (let tile = 0; tile < tilesPerRow; tile++) {
-      const scale = e8m0ToFloat(scales[tileRow * tilesPerRow + tile]);
+      const scale = SCALES[scales[tileRow * tilesPerRow + tile]];
       const end = row * columns + Math.min(columns, (tile + 1) * FP8_TILE);
       for (let i = row * columns + tile * FP8_TILE; i < end; i++) values[i] = E4M3_VALUES[codes[i]] * scale;
     }
@@ -45,13 +51,16 @@ export function decodeFp8Rows(
 /** Decodes FP4: `codes` holds two values a byte, `scales` one byte per 32 values. Whole groups only. */
 export function decodeFp4(codes: Uint8Array, scales: Uint8Array): Float32Array {
   const values = new Float32Array(codes.length * 2);
+  const pairs = FP4_PAIRS;
   const groupBytes = FP4_GROUP / 2;
+  let to = 0;
   for (let group = 0; group < scales.length; group++) {
-    const scale = e8m0ToFloat(scales[group]);
+    const scale = SCALES[scales[group]];
     const end = (group + 1) * groupBytes;
     for (let i = group * groupBytes; i < end; i++) {
-      values[2 * i] = E2M1_VALUES[codes[i] & 15] * scale;
-      values[2 * i + 1] = E2M1_VALUES[codes[i] >> 4] * scale;
+      const pair = 2 * codes[i];
+      values[to++] = pairs[pair] * scale;
+      values[to++] = pairs[pair + 1] * scale;
     }
   }
   return values;
