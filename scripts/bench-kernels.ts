@@ -7,6 +7,7 @@ import { spawnSync } from "node:child_process";
 import { cpus } from "node:os";
 import { parseArgs } from "node:util";
 import { loadNative } from "../src/backend/native.ts";
+import { type NativeKernels, nativeKernels } from "../src/backend/native-kernels.ts";
 import { type GgmlType, ggmlType } from "../src/blocks/ggml-types.ts";
 import { PACKABLE_TYPES, randomBlocks } from "../test/native/random-blocks.ts";
 import { gaussianValues } from "../test/random-values.ts";
@@ -24,23 +25,9 @@ interface Row {
   pack: number;
 }
 
-interface Kernels {
-  kernelLevelName(): string;
+type Kernels = NativeKernels & {
   measureReadBandwidth(bytes: number, threads: number, rounds: number): number;
-  Workspace: new (threads: number) => object;
-  WeightArena: new (bytes: number) => object;
-  WeightMatrix: new (
-    arena: object,
-    offsetBytes: number,
-    typeId: number,
-    slices: number,
-    rows: number,
-    cols: number,
-  ) => {
-    packRows(workspace: object, slice: number, rowBegin: number, rowCount: number, source: Uint8Array): void;
-  };
-  multiply(workspace: object, rows: number, x: Float32Array, matrices: object[], outs: Float32Array[]): void;
-}
+};
 
 const COLS = 4096;
 const PREFILL_ROWS = 256;
@@ -103,7 +90,7 @@ function measureType(kernels: Kernels, type: GgmlType, threads: number, readBand
 function measureThisLevel(): Row[] {
   const loaded = loadNative();
   if (loaded.addon === null) throw new Error(`no native addon: ${loaded.reason}`);
-  const kernels = loaded.addon as unknown as Kernels;
+  const kernels = nativeKernels(loaded.addon) as Kernels;
   const rows: Row[] = [];
   for (const threads of (values.threads ?? "").split(",").map(Number)) {
     const readBandwidth = kernels.measureReadBandwidth(Number(values.megabytes) * 1e6, threads, 5);

@@ -118,7 +118,7 @@ void WeightMatrixObject::pack(const Napi::CallbackInfo& info) {
   const uint8_t* bytes = source.Data();
   pool.run((count + kPanelRows - 1) / kPanelRows, [&](int64_t panel, int) {
     const int64_t first = panel * kPanelRows;
-    packRows(matrix_.type, matrix_.rows, matrix_.cols, begin + first, std::min<int64_t>(kPanelRows, count - first),
+    packRows(matrix_.type, matrix_.cols, begin + first, std::min<int64_t>(kPanelRows, count - first),
              bytes + first * rowBytes, target);
   });
 }

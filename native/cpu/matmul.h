@@ -38,8 +38,8 @@ size_t packedSliceBytes(TensorType type, int64_t rows, int64_t cols);
 size_t fileRowBytes(TensorType type, int64_t cols);
 
 /// Repacks rows [rowBegin, rowBegin + rowCount) of one slice from file layout. rowBegin is a multiple of 16,
-/// rowCount too unless it reaches the last row. `target` is the start of the slice.
-void packRows(TensorType type, int64_t rows, int64_t cols, int64_t rowBegin, int64_t rowCount,
+/// rowCount too unless it reaches the last row (the panel is then filled up with zeros). `target` is the start of the slice.
+void packRows(TensorType type, int64_t cols, int64_t rowBegin, int64_t rowCount,
               const uint8_t* source, uint8_t* target);
 
 /// Decodes one row of a packed slice to float32 (embedding lookup, tests).

@@ -37,9 +37,14 @@ BlockShape shapeOf(TensorType type) {
   return {0, 0};
 }
 
+uint32_t word(const uint8_t* from) { return loadAs<uint32_t>(from); }
+
+void putWord(uint8_t* to, uint32_t value) { std::memcpy(to, &value, 4); }
+
 void packQ80(const uint8_t* block, int row, uint8_t* panel) {
   std::memcpy(panel + 2 * row, block, 2);
-  for (int i = 0; i < 32; i++) panel[q80_panel::kQuants + 64 * (i / 4) + 4 * row + i % 4] = block[2 + i] ^ 0x80;
+  uint8_t* target = panel + q80_panel::kQuants + 4 * row;
+  for (int group = 0; group < 8; group++) putWord(target + 64 * group, word(block + 2 + 4 * group) ^ 0x80808080u);
 }
 
 void packMxfp4(const uint8_t* block, int row, uint8_t* panel) {
@@ -47,26 +52,26 @@ void packMxfp4(const uint8_t* block, int row, uint8_t* panel) {
   for (int i = 0; i < 16; i++) panel[mxfp4_panel::kCodes + 16 * i + row] = block[1 + i];
 }
 
-// Column `col` of a Q2_K block as a 2-bit number.
-int q2kQuant(const uint8_t* block, int col) {
-  return block[16 + 32 * (col / 128) + col % 32] >> (2 * (col % 128 / 32)) & 3;
-}
-
+// In the file a byte's four 2-bit fields are 32 columns apart, here 4. Sixteen bytes of the file hold the columns of
+// four sub-blocks; four columns at a time are one word.
 void packQ2K(const uint8_t* block, int row, uint8_t* panel) {
   std::memcpy(panel + 2 * row, block + 80, 2);
   std::memcpy(panel + 32 + 2 * row, block + 82, 2);
-  for (int j = 0; j < 16; j++) {
-    panel[q2k_panel::kScales + 32 * (j / 2) + 2 * row + j % 2] = block[j];
-    for (int i = 0; i < 4; i++) {
-      int byte = 0;
-      for (int group = 0; group < 4; group++) byte |= q2kQuant(block, 16 * j + 4 * group + i) << (2 * group);
-      panel[q2k_panel::kQuants + 64 * j + 4 * row + i] = static_cast<uint8_t>(byte);
+  for (int pair = 0; pair < 8; pair++) std::memcpy(panel + q2k_panel::kScales + 32 * pair + 2 * row, block + 2 * pair, 2);
+  constexpr uint32_t kField = 0x03030303;
+  for (int part = 0; part < 4; part++) {
+    const uint8_t* from = block + 16 + 16 * part;
+    const uint32_t a = word(from), b = word(from + 4), c = word(from + 8), d = word(from + 12);
+    for (int field = 0; field < 4; field++) {
+      const int shift = 2 * field, sub = 8 * (part / 2) + 2 * field + part % 2;
+      const uint32_t packed = (a >> shift & kField) | (b >> shift & kField) << 2 | (c >> shift & kField) << 4 |
+                              (d >> shift & kField) << 6;
+      putWord(panel + q2k_panel::kQuants + 64 * sub + 4 * row, packed);
     }
   }
 }
 
-int q4kQuant(const uint8_t* block, int col) { return block[16 + 32 * (col / 64) + col % 32] >> (4 * (col / 32 % 2)) & 15; }
-
+// In the file a byte's nibbles are 32 columns apart, here 4.
 void packQ4K(const uint8_t* block, int row, uint8_t* panel) {
   std::memcpy(panel + 2 * row, block, 2);
   std::memcpy(panel + 32 + 2 * row, block + 2, 2);
@@ -76,11 +81,15 @@ void packQ4K(const uint8_t* block, int row, uint8_t* panel) {
     panel[q4k_panel::kLow + 16 * j + row] = static_cast<uint8_t>((sm.scale & 15) | (sm.min & 15) << 4);
     high |= static_cast<uint32_t>(sm.scale >> 4) << (2 * j) | static_cast<uint32_t>(sm.min >> 4) << (16 + 2 * j);
   }
-  std::memcpy(panel + q4k_panel::kHigh + 4 * row, &high, 4);
-  for (int pair = 0; pair < 32; pair++) {
-    for (int i = 0; i < 4; i++) {
-      const int low = q4kQuant(block, 8 * pair + i), top = q4kQuant(block, 8 * pair + 4 + i);
-      panel[q4k_panel::kQuants + 64 * pair + 4 * row + i] = static_cast<uint8_t>(low | top << 4);
+  putWord(panel + q4k_panel::kHigh + 4 * row, high);
+  constexpr uint32_t kLow = 0x0f0f0f0f, kTop = 0xf0f0f0f0;
+  for (int chunk = 0; chunk < 4; chunk++) {
+    for (int eight = 0; eight < 4; eight++) {
+      const uint8_t* from = block + 16 + 32 * chunk + 8 * eight;
+      const uint32_t even = word(from), odd = word(from + 4);
+      uint8_t* target = panel + q4k_panel::kQuants + 64 * (8 * chunk + eight) + 4 * row;
+      putWord(target, (even & kLow) | (odd & kLow) << 4);
+      putWord(target + 4 * 64, (even & kTop) >> 4 | (odd & kTop));
     }
   }
 }
@@ -94,28 +103,42 @@ void packIq2xxs(const uint8_t* block, int row, uint8_t* panel) {
   }
 }
 
+// Columns [begin, end) of a row.
 template <int Bytes>
-void packPlain(const uint8_t* source, int row, int64_t cols, uint8_t* panel) {
-  for (int64_t col = 0; col < cols; col++) std::memcpy(panel + (col * 16 + row) * Bytes, source + col * Bytes, Bytes);
+void packPlain(const uint8_t* source, int row, int64_t begin, int64_t end, uint8_t* panel) {
+  for (int64_t col = begin; col < end; col++) std::memcpy(panel + (col * 16 + row) * Bytes, source + col * Bytes, Bytes);
 }
 
 bool isPlain(TensorType type) { return type == TensorType::F32 || type == TensorType::F16 || type == TensorType::BF16; }
 
-void packRow(TensorType type, int64_t cols, const uint8_t* source, int row, uint8_t* panel) {
+void packBlock(TensorType type, const uint8_t* block, int row, uint8_t* panel) {
+  switch (type) {
+    case TensorType::Q8_0: return packQ80(block, row, panel);
+    case TensorType::MXFP4: return packMxfp4(block, row, panel);
+    case TensorType::Q2_K: return packQ2K(block, row, panel);
+    case TensorType::Q4_K: return packQ4K(block, row, panel);
+    case TensorType::IQ2_XXS: return packIq2xxs(block, row, panel);
+    default: return;  // refused by isPackable
+  }
+}
+
+// All 16 rows of one block before the next: what is written stays in the first-level cache until it is complete.
+void packPanel(TensorType type, int64_t cols, const uint8_t* const (&rows)[kPanelRows], uint8_t* panel) {
+  if (isPlain(type)) {
+    constexpr int64_t kCols = 128;
+    for (int64_t col = 0; col < cols; col += kCols) {
+      const int64_t end = std::min(cols, col + kCols);
+      for (int row = 0; row < kPanelRows; row++) {
+        if (type == TensorType::F32) packPlain<4>(rows[row], row, col, end, panel);
+        else packPlain<2>(rows[row], row, col, end, panel);
+      }
+    }
+    return;
+  }
   const BlockShape shape = shapeOf(type);
-  if (type == TensorType::F32) return packPlain<4>(source, row, cols, panel);
-  if (isPlain(type)) return packPlain<2>(source, row, cols, panel);
-  const int64_t blocks = cols / shape.cols;
-  for (int64_t block = 0; block < blocks; block++) {
-    const uint8_t* from = source + block * shape.bytes;
-    uint8_t* to = panel + block * shape.bytes * 16;
-    switch (type) {
-      case TensorType::Q8_0: packQ80(from, row, to); break;
-      case TensorType::MXFP4: packMxfp4(from, row, to); break;
-      case TensorType::Q2_K: packQ2K(from, row, to); break;
-      case TensorType::Q4_K: packQ4K(from, row, to); break;
-      case TensorType::IQ2_XXS: packIq2xxs(from, row, to); break;
-      default: return;  // refused by isPackable
+  for (int64_t block = 0; block < cols / shape.cols; block++) {
+    for (int row = 0; row < kPanelRows; row++) {
+      packBlock(type, rows[row] + block * shape.bytes, row, panel + block * shape.bytes * kPanelRows);
     }
   }
 }
@@ -140,15 +163,16 @@ size_t packedSliceBytes(TensorType type, int64_t rows, int64_t cols) {
   return static_cast<size_t>((rows + kPanelRows - 1) / kPanelRows) * kPanelRows * fileRowBytes(type, cols);
 }
 
-void packRows(TensorType type, int64_t rows, int64_t cols, int64_t rowBegin, int64_t rowCount, const uint8_t* source,
+void packRows(TensorType type, int64_t cols, int64_t rowBegin, int64_t rowCount, const uint8_t* source,
               uint8_t* target) {
   const size_t bytes = fileRowBytes(type, cols);
-  const int64_t padded = rowBegin + rowCount == rows ? (rowCount + kPanelRows - 1) / kPanelRows * kPanelRows : rowCount;
-  const std::vector<uint8_t> zeros(padded > rowCount ? bytes : 0);
-  for (int64_t i = 0; i < padded; i++) {
-    const int64_t row = rowBegin + i;
-    uint8_t* panel = target + static_cast<size_t>(row / kPanelRows) * kPanelRows * bytes;
-    packRow(type, cols, i < rowCount ? source + i * bytes : zeros.data(), static_cast<int>(row % kPanelRows), panel);
+  const std::vector<uint8_t> zeros(rowCount % kPanelRows != 0 ? bytes : 0);  // the last panel's missing rows
+  for (int64_t first = 0; first < rowCount; first += kPanelRows) {
+    const uint8_t* panelRows[kPanelRows];
+    for (int64_t i = 0; i < kPanelRows; i++) {
+      panelRows[i] = first + i < rowCount ? source + (first + i) * bytes : zeros.data();
+    }
+    packPanel(type, cols, panelRows, target + static_cast<size_t>(rowBegin + first) * bytes);
   }
 }
 

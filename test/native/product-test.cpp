@@ -63,9 +63,9 @@ struct Weights {
       for (size_t at = 0; at < file.size(); at += kind.blockBytes) fillBlock(kind, random, file.data() + at);
       // In two pieces where possible, as loading does.
       const int64_t first = rows > 16 ? 16 : rows;
-      packRows(kind.type, rows, cols, 0, first, file.data(), data + slice * sliceBytes);
+      packRows(kind.type, cols, 0, first, file.data(), data + slice * sliceBytes);
       if (rows > first) {
-        packRows(kind.type, rows, cols, first, rows - first, file.data() + first * rowBytes, data + slice * sliceBytes);
+        packRows(kind.type, cols, first, rows - first, file.data() + first * rowBytes, data + slice * sliceBytes);
       }
     }
   }
