@@ -1,6 +1,7 @@
 #!/usr/bin/env node
 // The `ds4` command's entry: lists the subcommands, runs the program, sets the exit code.
 import { registerConvert } from "./convert-command.ts";
+import { registerImatrix } from "./imatrix-command.ts";
 import { registerInspect } from "./inspect.ts";
 import { main } from "./program.ts";
 import { registerQuantize } from "./quantize-command.ts";
@@ -13,5 +14,6 @@ process.exitCode = await main(process.argv.slice(2), [
   registerInspect,
   registerConvert,
   registerQuantize,
+  registerImatrix,
   registerSynth,
 ]);
