@@ -1,11 +1,15 @@
 // `ds4 convert` and `ds4 quantize` as commands: flags, summaries, exit codes, Ctrl+C.
 import { spawn, spawnSync } from "node:child_process";
-import { mkdtempSync, readdirSync, rmSync } from "node:fs";
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { Command } from "commander";
 import { afterAll, afterEach, describe, expect, it } from "vitest";
 import { NANO_FOLDER } from "../../test/fixtures/damaged-checkpoint.ts";
+import { RECIPES } from "../convert/recipe.ts";
 import { openGguf } from "../gguf/open-gguf.ts";
+import { registerConvert } from "./convert-command.ts";
+import { registerQuantize } from "./quantize-command.ts";
 
 const COMMAND = join(import.meta.dirname, "ds4.ts");
 const folder = mkdtempSync(join(tmpdir(), "ds4-convert-cli-"));
@@ -19,6 +23,20 @@ function ds4(...args: string[]) {
   const { status, stdout, stderr } = spawnSync(process.execPath, [COMMAND, ...args], { encoding: "utf8" });
   return { status, stdout, stderr };
 }
+
+it("has every flag that the README names, and the README every flag of the help", () => {
+  const program = new Command("ds4");
+  registerConvert(program);
+  registerQuantize(program);
+  const readme = readFileSync(new URL("../../README.md", import.meta.url), "utf8");
+  const section = readme.slice(readme.indexOf("## Making model files"), readme.indexOf("## Hardware"));
+  const named = new Set([...section.matchAll(/--[a-z][\w-]+/g)].map(([flag]) => flag));
+  const known = program.commands.flatMap(({ options }) => options.map(({ short, long }) => [short, long]));
+  expect([...named].sort()).toEqual(
+    [...new Set(known.filter(([short]) => short !== "-o").map(([, long]) => long))].sort(),
+  );
+  for (const recipe of RECIPES) expect(section).toContain(`\`${recipe}\``);
+});
 
 describe("ds4 convert and ds4 quantize", () => {
   it("write a file, sum it up on stderr, and refuse to replace it", () => {
