@@ -41,7 +41,9 @@ function sources() {
 /** Runs a program with its output passed through; resolves to its exit code. */
 function run(program, args) {
   return new Promise((resolve) => {
-    const child = spawn(program, args, { stdio: "inherit" });
+    // The level is named, so that a missing kernel set fails instead of falling back to the portable one.
+    const env = { ...process.env, DS4_CPU_ISA: "neon" };
+    const child = spawn(program, args, { stdio: "inherit", env });
     child.on("error", () => resolve(1));
     child.on("exit", (code) => resolve(code ?? 1));
   });

@@ -7,6 +7,11 @@
 #include <stdexcept>
 #include <string>
 
+#if defined(__aarch64__) && defined(__linux__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+#endif
+
 namespace ds4 {
 
 namespace {
@@ -27,13 +32,19 @@ bool hasAvx2() { return false; }
 bool hasAvx512() { return false; }
 #endif
 
+#if defined(__aarch64__) && defined(__linux__)
+bool hasNeonDot() { return (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0; }
+#else
+bool hasNeonDot() { return true; }  // every 64-bit Apple processor; elsewhere the set is not compiled in
+#endif
+
 const KernelSet* usable(const KernelSet* set, bool supported) { return supported ? set : nullptr; }
 
 const KernelSet* find(const std::string& level) {
   if (level == "generic") return genericKernels();
   if (level == "avx2") return usable(avx2Kernels(), hasAvx2());
   if (level == "avx512") return usable(avx512Kernels(), hasAvx512());
-  if (level == "neon") return neonKernels();
+  if (level == "neon") return usable(neonKernels(), hasNeonDot());
   throw std::invalid_argument("DS4_CPU_ISA: expected generic, avx2, avx512 or neon, got \"" + level + "\"");
 }
 

@@ -15,12 +15,12 @@ const canBuild = hasCompiler && objectFolders.every((folder) => existsSync(folde
 
 /** Levels that this machine must run: a kernel set that went missing is a failure, not a skip. */
 function levelsHere(): string[] {
-  if (process.arch === "arm64") return ["generic"];
   const info = existsSync("/proc/cpuinfo") ? readFileSync("/proc/cpuinfo", "utf8") : "";
-  const has = (flag: string) => new RegExp(`^flags.*\\b${flag}\\b`, "m").test(info);
+  const has = (flag: string) => new RegExp(`^(flags|Features).*\\b${flag}\\b`, "m").test(info);
   const levels = ["generic"];
   if (has("avx2") && has("fma") && has("f16c")) levels.push("avx2");
   if (has("avx512_vnni") && has("avx512_vbmi2") && has("gfni")) levels.push("avx512");
+  if (has("asimddp")) levels.push("neon");
   return levels;
 }
 

@@ -1,0 +1,195 @@
+// Decode on NEON: one activation row against a panel, weights unpacked in registers and used at once. The activations
+// of four groups sit in one register, so a group costs four dot products by lane and no broadcast.
+#include "cpu/isa/kernel_set.h"
+
+#if defined(__ARM_FEATURE_DOTPROD)
+#include "cpu/isa/neon_unpack.h"
+
+namespace ds4 {
+
+namespace {
+
+using namespace neon;
+
+// sum += dot * scale * xScale
+inline void addScaled(Floats& sum, const Ints& dot, const Floats& scale, float xScale) {
+  for (int q = 0; q < 4; q++) {
+    sum.q[q] = vfmaq_f32(sum.q[q], vcvtq_f32_s32(dot.q[q]), vmulq_n_f32(scale.q[q], xScale));
+  }
+}
+
+inline void add(Floats& sum, const Floats& a, float b) {
+  for (int q = 0; q < 4; q++) sum.q[q] = vfmaq_n_f32(sum.q[q], a.q[q], b);
+}
+
+// out += d * sum - dmin * min, with d and dmin at the block's begin
+inline void addBlock(Floats& out, const uint8_t* block, const Floats& sum, const Floats& min) {
+  const Floats d = loadHalves(block), dmin = loadHalves(block + 32);
+  for (int q = 0; q < 4; q++) {
+    out.q[q] = vfmaq_f32(out.q[q], d.q[q], sum.q[q]);
+    out.q[q] = vfmsq_f32(out.q[q], dmin.q[q], min.q[q]);
+  }
+}
+
+Floats rowQ80(const uint8_t* panel, int64_t cols, const IntRow& row) {
+  Floats sum = zeros();
+  for (int64_t sub = 0; sub < cols / kSubCols; sub++) {
+    const uint8_t* from = panel + sub * q80_panel::kBytes;
+    Ints dot = zeroInts();
+    for (int part = 0; part < 2; part++) {
+      const int8x16_t x = vld1q_s8(row.quants + kSubCols * sub + 16 * part);
+      forLanes([&](auto lane) {
+        const uint8_t* group = from + q80_panel::kQuants + kGroupBytes * (4 * part + lane);
+        for (int q = 0; q < 4; q++) {
+          // Back to signed: no correction by the sum of the activations.
+          const int8x16_t w = vreinterpretq_s8_u8(veorq_u8(vld1q_u8(group + 16 * q), vdupq_n_u8(0x80)));
+          dot.q[q] = vdotq_laneq_s32(dot.q[q], w, x, decltype(lane)::value);
+        }
+      });
+    }
+    addScaled(sum, dot, loadHalves(from), row.scales[sub]);
+  }
+  return sum;
+}
+
+Floats rowQ4K(const uint8_t* panel, int64_t cols, const IntRow& row) {
+  Floats out = zeros();
+  for (int64_t block = 0; block < cols / kBlockCols; block++) {
+    const uint8_t* from = panel + block * q4k_panel::kBytes;
+    Q4KScales scales(from);
+    Floats sum = zeros(), min = zeros();
+    for (int s = 0; s < 8; s++) {
+      const int64_t at = 8 * block + s;
+      const int8_t* x = row.quants + kSubCols * at;
+      // Activations of the even groups and of the odd ones.
+      const int32x4_t first = vreinterpretq_s32_s8(vld1q_s8(x)), last = vreinterpretq_s32_s8(vld1q_s8(x + 16));
+      const int8x16_t even = vreinterpretq_s8_s32(vuzp1q_s32(first, last));
+      const int8x16_t odd = vreinterpretq_s8_s32(vuzp2q_s32(first, last));
+      Ints dot = zeroInts();
+      forLanes([&](auto lane) {
+        const uint8_t* pair = from + q4k_panel::kQuants + kGroupBytes * (4 * s + lane);
+        for (int q = 0; q < 4; q++) {
+          const uint8x16_t both = vld1q_u8(pair + 16 * q);
+          const int8x16_t low = vreinterpretq_s8_u8(vandq_u8(both, vdupq_n_u8(15)));
+          const int8x16_t high = vreinterpretq_s8_u8(vshrq_n_u8(both, 4));
+          dot.q[q] = vdotq_laneq_s32(dot.q[q], low, even, decltype(lane)::value);
+          dot.q[q] = vdotq_laneq_s32(dot.q[q], high, odd, decltype(lane)::value);
+        }
+      });
+      Floats scale, part;
+      scales.next(scale, part);
+      addScaled(sum, dot, scale, row.scales[at]);
+      add(min, part, row.sums32[at]);
+    }
+    addBlock(out, from, sum, min);
+  }
+  return out;
+}
+
+Floats rowQ2K(const uint8_t* panel, int64_t cols, const IntRow& row) {
+  Floats out = zeros();
+  for (int64_t block = 0; block < cols / kBlockCols; block++) {
+    const uint8_t* from = panel + block * q2k_panel::kBytes;
+    Floats sum = zeros(), min = zeros();
+    for (int s = 0; s < 8; s++) {
+      const int64_t at = 8 * block + s;
+      const uint8x16x2_t scales = vld2q_u8(from + q2k_panel::kScales + 32 * s);  // of both halves of the 32 columns
+      Ints both = zeroInts();
+      for (int h = 0; h < 2; h++) {
+        const int8x16_t x = vld1q_s8(row.quants + kSubCols * at + 16 * h);
+        const uint8_t* quants = from + q2k_panel::kQuants + kGroupBytes * (2 * s + h);
+        const Ints scale = widen(vandq_u8(scales.val[h], vdupq_n_u8(15)));
+        for (int q = 0; q < 4; q++) {
+          const uint8x16_t fields = vld1q_u8(quants + 16 * q);
+          int32x4_t dot = vdupq_n_s32(0);
+          forLanes([&](auto lane) {
+            constexpr int kLane = decltype(lane)::value;
+            dot = vdotq_laneq_s32(dot, vreinterpretq_s8_u8(q2kQuants<kLane>(fields)), x, kLane);
+          });
+          both.q[q] = vmlaq_s32(both.q[q], dot, scale.q[q]);
+        }
+        add(min, toFloats(widen(vshrq_n_u8(scales.val[h], 4))), row.sums16[2 * at + h]);
+      }
+      add(sum, toFloats(both), row.scales[at]);
+    }
+    addBlock(out, from, sum, min);
+  }
+  return out;
+}
+
+Floats rowIq2xxs(const uint8_t* panel, int64_t cols, const IntRow& row) {
+  Floats out = zeros();
+  for (int64_t block = 0; block < cols / kBlockCols; block++) {
+    const uint8_t* from = panel + block * iq2xxs_panel::kBytes;
+    Floats sum = zeros();
+    for (int s = 0; s < 8; s++) {
+      const int64_t at = 8 * block + s;
+      for (int q = 0; q < 4; q++) {
+        const Iq2xxsSub part(from, s, q);
+        int32x4_t dots[2] = {vdupq_n_s32(0), vdupq_n_s32(0)};  // per row the entry's first and last four columns
+        for (int entry = 0; entry < 4; entry++) {
+          const int8x8_t eight = vld1_s8(row.quants + kSubCols * at + 8 * entry);
+          const int8x16_t x = vcombine_s8(eight, eight);
+          for (int pair = 0; pair < 2; pair++) dots[pair] = vdotq_s32(dots[pair], part.values(entry, pair), x);
+        }
+        const float32x4_t dot = vcvtq_f32_s32(vpaddq_s32(dots[0], dots[1]));
+        sum.q[q] = vfmaq_f32(sum.q[q], dot, vmulq_n_f32(part.odd, row.scales[at]));
+      }
+    }
+    const Floats d = loadHalves(from);
+    for (int q = 0; q < 4; q++) out.q[q] = vfmaq_f32(out.q[q], vmulq_n_f32(d.q[q], 0.125f), sum.q[q]);
+  }
+  return out;
+}
+
+Floats rowMxfp4(const uint8_t* panel, int64_t cols, const float* x) {
+  Floats out = zeros();
+  for (int64_t sub = 0; sub < cols / kSubCols; sub++) {
+    const uint8_t* from = panel + sub * mxfp4_panel::kBytes;
+    Floats sums[2] = {zeros(), zeros()};
+    for (int i = 0; i < 16; i++) {
+      Floats low, high;
+      mxfp4Codes(from, i, low, high);
+      add(sums[0], low, x[kSubCols * sub + i]);
+      add(sums[1], high, x[kSubCols * sub + 16 + i]);
+    }
+    const Floats scale = mxfp4HalfScales(from);
+    for (int q = 0; q < 4; q++) out.q[q] = vfmaq_f32(out.q[q], vaddq_f32(sums[0].q[q], sums[1].q[q]), scale.q[q]);
+  }
+  return out;
+}
+
+// Two columns at a time: eight sums hide the latency of the multiply-add.
+template <class Load>
+Floats rowPlain(const uint8_t* panel, int64_t cols, int columnBytes, const float* x, Load load) {
+  Floats sums[2] = {zeros(), zeros()};
+  int64_t col = 0;
+  for (; col + 2 <= cols; col += 2) {
+    add(sums[0], load(panel + col * columnBytes), x[col]);
+    add(sums[1], load(panel + (col + 1) * columnBytes), x[col + 1]);
+  }
+  if (col < cols) add(sums[0], load(panel + col * columnBytes), x[col]);
+  for (int q = 0; q < 4; q++) sums[0].q[q] = vaddq_f32(sums[0].q[q], sums[1].q[q]);
+  return sums[0];
+}
+
+}  // namespace
+
+bool neonPanelTimesRow(TensorType type, const uint8_t* panel, int64_t cols, const IntRow& row, const float* x,
+                       float* out) {
+  switch (type) {
+    case TensorType::Q8_0: store(out, rowQ80(panel, cols, row)); return true;
+    case TensorType::Q2_K: store(out, rowQ2K(panel, cols, row)); return true;
+    case TensorType::Q4_K: store(out, rowQ4K(panel, cols, row)); return true;
+    case TensorType::IQ2_XXS: store(out, rowIq2xxs(panel, cols, row)); return true;
+    case TensorType::MXFP4: store(out, rowMxfp4(panel, cols, x)); return true;
+    case TensorType::F32: store(out, rowPlain(panel, cols, 64, x, loadFloats)); return true;
+    case TensorType::F16: store(out, rowPlain(panel, cols, 32, x, loadHalves)); return true;
+    case TensorType::BF16: store(out, rowPlain(panel, cols, 32, x, loadBfloats)); return true;
+    default: return false;
+  }
+}
+
+}  // namespace ds4
+
+#endif
