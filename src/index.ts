@@ -9,6 +9,20 @@ export type {
   TokenRange,
 } from "./backend/backend.ts";
 export {
+  type ConvertOptions,
+  type ConvertResult,
+  convertCheckpoint,
+  type RecipeOptions,
+} from "./convert/convert.ts";
+export {
+  parseTypeOverride,
+  type QuantizeOptions,
+  type QuantizeResult,
+  quantizeGguf,
+  type TypeOverride,
+} from "./convert/quantize.ts";
+export { RECIPES, type Recipe } from "./convert/recipe.ts";
+export {
   CancelledError,
   Ds4Error,
   type ErrorCode,

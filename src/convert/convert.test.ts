@@ -145,8 +145,8 @@ describe("the importance matrix", () => {
       expect(Object.fromEntries(keys)).toEqual({
         "quantize.imatrix.file": { type: "string", value: "nano.imatrix.gguf" },
         "quantize.imatrix.dataset": { type: "string", value: "psalms.txt" },
-        "quantize.imatrix.entries_count": { type: "u32", value: 1 },
-        "quantize.imatrix.chunks_count": { type: "u32", value: 4 },
+        "quantize.imatrix.entries_count": { type: "i32", value: 1 },
+        "quantize.imatrix.chunks_count": { type: "i32", value: 4 },
       });
     });
   });

@@ -10,13 +10,13 @@ export function imatrixMetadata(imatrix: Imatrix): Map<string, MetadataValue> {
   const fileName = imatrix.path.replace(/^.*[\\/]/, ""); // no folder names of this machine
   const entries: [key: string, value: MetadataValue][] = [
     ["file", { type: "string", value: fileName }],
-    ["entries_count", { type: "u32", value: imatrix.names.length }],
+    ["entries_count", { type: "i32", value: imatrix.names.length }],
   ];
   if (imatrix.datasets.length > 0) {
     entries.push(["dataset", { type: "string", value: imatrix.datasets.join(", ") }]);
   }
   if (imatrix.chunkCount !== undefined) {
-    entries.push(["chunks_count", { type: "u32", value: imatrix.chunkCount }]);
+    entries.push(["chunks_count", { type: "i32", value: imatrix.chunkCount }]);
   }
   return new Map(entries.map(([key, value]) => [IMATRIX_PREFIX + key, value]));
 }

@@ -1,4 +1,5 @@
 // The writer: what it writes can be read, by our reader and by another; what fails leaves nothing behind.
+import { spawnSync } from "node:child_process";
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -101,6 +102,21 @@ describe("GgufWriter", () => {
     writer.abort();
     expect(readdirSync(folder)).toEqual([]);
     expect(() => writer.writeTensor("token_embd.weight", new Uint8Array(4))).toThrow(/finished or aborted/);
+  });
+
+  it("leaves nothing behind when the process exits in the middle", () => {
+    const module = new URL("./gguf-writer.ts", import.meta.url).href;
+    const code = `
+      const { GgufWriter } = await import(${JSON.stringify(module)});
+      const writer = new GgufWriter(${JSON.stringify(path)}, { metadata: new Map(), tensors: [] });
+      const { readdirSync } = await import("node:fs");
+      console.log(readdirSync(${JSON.stringify(folder)}).length);
+      process.exit(7);`;
+    const { status, stdout } = spawnSync(process.execPath, ["--input-type=module", "-e", code], {
+      encoding: "utf8",
+    });
+    expect([status, stdout.trim()]).toEqual([7, "1"]);
+    expect(readdirSync(folder)).toEqual([]);
   });
 
   it("never finishes a file with a gap, and keeps the file that was there", () => {

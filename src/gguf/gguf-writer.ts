@@ -32,6 +32,8 @@ export class GgufWriter {
   readonly #byName: ReadonlyMap<string, PlacedTensor>;
   readonly #written = new Map<string, WrittenRanges>();
   #fd: number;
+  /** A process that ends in the middle leaves no partial file either. */
+  readonly #onExit = () => this.abort();
 
   /** Creates the temporary file and reserves its length. Throws GgufError or `io`. */
   constructor(path: string, options: GgufWriterOptions) {
@@ -42,6 +44,7 @@ export class GgufWriter {
     this.#byName = new Map(encoded.tensors.map((tensor) => [tensor.name, tensor]));
     this.#temporaryPath = `${path}.${randomBytes(6).toString("hex")}.partial`; // worker threads share a process id
     this.#fd = this.#guard("create", () => openSync(this.#temporaryPath, "wx"));
+    process.once("exit", this.#onExit);
     this.#guard("extend", () => ftruncateSync(this.#fd, this.fileBytes)); // padding reads as zero
     this.#write(encoded.header, 0);
   }
@@ -85,6 +88,7 @@ export class GgufWriter {
     closeSync(this.#fd);
     this.#fd = -1;
     this.#guard("rename", () => renameSync(this.#temporaryPath, this.path));
+    process.removeListener("exit", this.#onExit);
     syncFolder(dirname(this.path));
   }
 
@@ -92,6 +96,7 @@ export class GgufWriter {
   abort(): void {
     if (this.#fd >= 0) closeSync(this.#fd);
     this.#fd = -1;
+    process.removeListener("exit", this.#onExit);
     rmSync(this.#temporaryPath, { force: true });
   }
 
