@@ -10,6 +10,7 @@ import {
   nanoConfig,
   safetensorsStart,
 } from "../../test/fixtures/damaged-checkpoint.ts";
+import { openCheckpoint } from "./checkpoint.ts";
 import { convertCheckpoint } from "./convert.ts";
 import { openSafetensors } from "./safetensors.ts";
 
@@ -96,6 +97,16 @@ const indexOf = (map: unknown) => JSON.stringify({ weight_map: map });
 const INDEX = "model.safetensors.index.json";
 
 describe("checkpoints", () => {
+  it("of a single file need no index", () => {
+    writeFileSync(join(folder, "config.json"), "{}");
+    const bytes = Buffer.concat([safetensorsStart({ a: entry("U8", [2], [0, 2]) }), Buffer.from([5, 6])]);
+    writeFileSync(join(folder, "model.safetensors"), bytes);
+    const checkpoint = openCheckpoint(folder);
+    expect([...checkpoint.names]).toEqual(["a"]);
+    expect(checkpoint.read(checkpoint.find("a")!, 0, 2)).toEqual(Uint8Array.of(5, 6));
+    checkpoint.close();
+  });
+
   it.each<[what: string, damage: Damage, code: string, message: RegExp]>([
     [
       "a missing shard",
