@@ -2,8 +2,8 @@
 #include "cpu/matmul.h"
 
 #include <algorithm>
-#include <cmath>
 
+#include "cpu/isa/op_set.h"
 #include "cpu/kernel_level.h"
 
 namespace ds4 {
@@ -87,31 +87,6 @@ void runPanel(const MatmulJob& job, int64_t panel, const KernelSet& set) {
   }
 }
 
-void quantizeRow(const float* x, int64_t cols, int64_t row, PreparedInput& input) {
-  const int64_t subs = cols / kSubCols;
-  for (int64_t sub = 0; sub < subs; sub++) {
-    const float* from = x + sub * kSubCols;
-    int8_t* quants = input.quants.data() + row * cols + sub * kSubCols;
-    float largest = 0;
-    for (int i = 0; i < kSubCols; i++) largest = std::max(largest, std::fabs(from[i]));
-    const float scale = largest / 127.0f;
-    const float inverse = scale > 0 ? 127.0f / largest : 0;
-    int32_t half[2] = {0, 0};
-    for (int i = 0; i < kSubCols; i++) {
-      const int32_t q = static_cast<int32_t>(std::nearbyintf(from[i] * inverse));
-      quants[i] = static_cast<int8_t>(q);
-      half[i / 16] += q;
-    }
-    const int64_t at = row * subs + sub;
-    input.scales[at] = scale;
-    input.sums16[2 * at] = scale * static_cast<float>(half[0]);
-    input.sums16[2 * at + 1] = scale * static_cast<float>(half[1]);
-    input.sums32[at] = scale * static_cast<float>(half[0] + half[1]);
-    input.offsets128[at] = -128 * (half[0] + half[1]);
-    input.offsets43[at] = -43 * (half[0] + half[1]);
-  }
-}
-
 }  // namespace
 
 void PreparedInput::prepare(const float* source, int64_t rowCount, int64_t colCount, int64_t rowStride, bool needInt8,
@@ -131,7 +106,13 @@ void PreparedInput::prepare(const float* source, int64_t rowCount, int64_t colCo
   for (std::vector<int32_t>* offsets : {&offsets128, &offsets43}) {
     if (offsets->size() < subs) offsets->resize(subs);
   }
-  pool.run(rows, [&](int64_t row, int) { quantizeRow(x + row * stride, cols, row, *this); });
+  const OpSet& set = ops();
+  pool.run(rows, [&](int64_t row, int) {
+    const int64_t at = row * (cols / kSubCols);
+    set.quantizeRow(x + row * stride, cols,
+                    {quants.data() + row * cols, scales.data() + at, sums16.data() + 2 * at, sums32.data() + at,
+                     offsets128.data() + at, offsets43.data() + at});
+  });
 }
 
 void runMatmuls(const MatmulJob* jobs, size_t jobCount, ThreadPool& pool) {

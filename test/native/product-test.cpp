@@ -146,6 +146,27 @@ void testQuantization(Report& report, Random& random) {
   report.compare(x, expected, bounds, "int8 activations");
 }
 
+// A NaN or an infinity among the activations must show in every output, never become a plausible number.
+void testNotFinite(Report& report, const TypeCase& kind, Random& random) {
+  const Weights weights(kind, 1, 16, 256, random);
+  for (const float bad : {NAN, INFINITY, -INFINITY}) {
+    std::vector<float> x = random.values(256), out(16);
+    x[100] = bad;
+    ThreadPool pool(1);
+    PreparedInput input;
+    input.prepare(x.data(), 1, 256, 256, true, pool);
+    MatmulJob job{&weights.matrix};
+    job.rowEnd = 16;
+    job.input = &input;
+    job.count = 1;
+    job.out = out.data();
+    job.outStride = 16;
+    runMatmuls(&job, 1, pool);
+    for (float& value : out) value = std::isfinite(value) ? 1 : NAN;
+    report.compare(out, std::vector<double>(16, NAN), std::vector<double>(16), "%s with %g", kind.name, static_cast<double>(bad));
+  }
+}
+
 }  // namespace
 
 void testProducts(Report& report) {
@@ -161,6 +182,7 @@ void testProducts(Report& report) {
         for (const int64_t count : {1, 2, 3, 7, 13}) testMatrix(report, kind, rows, cols, count, random);
       }
     }
+    testNotFinite(report, kind, random);
     // More activation rows than one pass takes.
     testMatrix(report, kind, 20, 256, 145, random);
   }

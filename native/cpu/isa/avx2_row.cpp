@@ -218,7 +218,10 @@ inline void rowPlain(const uint8_t* panel, int64_t cols, const float* x, Load lo
 
 bool avx2PanelTimesRow(TensorType type, const uint8_t* panel, int64_t cols, const IntRow& row, const float* x,
                        float* out) {
-  const auto loadFloats = [](const uint8_t* from) { return _mm256_loadu_ps(reinterpret_cast<const float*>(from)); };
+  // Lambdas and not function names: a pointer to a function would be called for every register.
+  const auto floats = [](const uint8_t* from) { return _mm256_loadu_ps(reinterpret_cast<const float*>(from)); };
+  const auto halves = [](const uint8_t* from) { return loadHalves(from); };
+  const auto bfloats = [](const uint8_t* from) { return loadBfloats(from); };
   __m256 sums[2];
   switch (type) {
     case TensorType::Q8_0: rowQ80(panel, cols, row, sums); break;
@@ -226,9 +229,9 @@ bool avx2PanelTimesRow(TensorType type, const uint8_t* panel, int64_t cols, cons
     case TensorType::Q4_K: rowQ4K(panel, cols, row, sums); break;
     case TensorType::IQ2_XXS: rowIq2xxs(panel, cols, row, sums); break;
     case TensorType::MXFP4: rowMxfp4(panel, cols, x, sums); break;
-    case TensorType::F32: rowPlain<4>(panel, cols, x, loadFloats, sums); break;
-    case TensorType::F16: rowPlain<2>(panel, cols, x, loadHalves, sums); break;
-    case TensorType::BF16: rowPlain<2>(panel, cols, x, loadBfloats, sums); break;
+    case TensorType::F32: rowPlain<4>(panel, cols, x, floats, sums); break;
+    case TensorType::F16: rowPlain<2>(panel, cols, x, halves, sums); break;
+    case TensorType::BF16: rowPlain<2>(panel, cols, x, bfloats, sums); break;
     default: return false;
   }
   _mm256_store_ps(out, sums[0]);

@@ -177,15 +177,19 @@ Floats rowPlain(const uint8_t* panel, int64_t cols, int columnBytes, const float
 
 bool neonPanelTimesRow(TensorType type, const uint8_t* panel, int64_t cols, const IntRow& row, const float* x,
                        float* out) {
+  // Lambdas and not function names: a pointer to a function would be called for every column.
+  const auto floats = [](const uint8_t* from) { return loadFloats(from); };
+  const auto halves = [](const uint8_t* from) { return loadHalves(from); };
+  const auto bfloats = [](const uint8_t* from) { return loadBfloats(from); };
   switch (type) {
     case TensorType::Q8_0: store(out, rowQ80(panel, cols, row)); return true;
     case TensorType::Q2_K: store(out, rowQ2K(panel, cols, row)); return true;
     case TensorType::Q4_K: store(out, rowQ4K(panel, cols, row)); return true;
     case TensorType::IQ2_XXS: store(out, rowIq2xxs(panel, cols, row)); return true;
     case TensorType::MXFP4: store(out, rowMxfp4(panel, cols, x)); return true;
-    case TensorType::F32: store(out, rowPlain(panel, cols, 64, x, loadFloats)); return true;
-    case TensorType::F16: store(out, rowPlain(panel, cols, 32, x, loadHalves)); return true;
-    case TensorType::BF16: store(out, rowPlain(panel, cols, 32, x, loadBfloats)); return true;
+    case TensorType::F32: store(out, rowPlain(panel, cols, 64, x, floats)); return true;
+    case TensorType::F16: store(out, rowPlain(panel, cols, 32, x, halves)); return true;
+    case TensorType::BF16: store(out, rowPlain(panel, cols, 32, x, bfloats)); return true;
     default: return false;
   }
 }

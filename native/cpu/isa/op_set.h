@@ -27,6 +27,13 @@ struct PoolWindow {
   float normEpsilon;
 };
 
+/// Where an activation row's int8 form goes (see PreparedInput).
+struct QuantizedRow {
+  int8_t* quants;
+  float *scales, *sums16, *sums32;
+  int32_t *offsets128, *offsets43;
+};
+
 struct OpSet {
   /// mixes [2n + n*n] is fn x streams without the norm. Writes x [hidden], post [n], comb [n, n].
   void (*readStreams)(const HyperRead& w, const float* streams, const float* mixes, float* x, float* post, float* comb);
@@ -48,6 +55,8 @@ struct OpSet {
   void (*addScaled)(float* out, const float* x, float weight, int64_t width);
   /// Per channel the softmax(gate + ape)-weighted sum of kv, then the norm.
   void (*poolWindow)(const PoolWindow& window, float* entry);
+  /// Activations to int8 with a scale per 32 columns; cols is a multiple of 32.
+  void (*quantizeRow)(const float* x, int64_t cols, const QuantizedRow& row);
 };
 
 const OpSet* genericOps();

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "cpu/isa/op_set.h"
+#include "cpu/isa/quantize_impl.h"
 
 namespace ds4::DS4_LEVEL {
 
@@ -282,7 +283,7 @@ static void poolWindow(const PoolWindow& w, float* entry) {
   normRow(entry, w.width, w.normWeight, w.normEpsilon);
 }
 
-static const OpSet kOps = {readStreams,  readHead, writeStreams, normRow,    attendFour,
-                           scoreEntries, swiglu,   addScaled,    poolWindow};
+static const OpSet kOps = {readStreams, readHead, writeStreams, normRow,    attendFour,
+                           scoreEntries, swiglu,  addScaled,    poolWindow, quantizeRow};
 
 }  // namespace ds4::DS4_LEVEL
