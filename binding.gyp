@@ -24,9 +24,17 @@
     {
       "target_name": "ds4",
       "sources": ["<!@(node scripts/native-sources.mjs)"],
-      "dependencies": ["isa_generic", "isa_avx2", "isa_avx512", "isa_neon"],
+      "dependencies": ["isa_generic", "isa_avx2", "isa_avx512", "isa_neon", "quantize"],
       "defines": ["NAPI_VERSION=9", "NODE_ADDON_API_CPP_EXCEPTIONS", "NODE_ADDON_API_DISABLE_DEPRECATED"],
       "conditions": [["OS=='linux'", { "libraries": ["-lpthread"] }]]
+    },
+    {
+      # Without fused multiply-adds, so that a file quantized on any machine has the same bytes.
+      "target_name": "quantize",
+      "type": "static_library",
+      "sources": ["<!@(node scripts/native-sources.mjs quantize)"],
+      "cflags_cc": ["-ffp-contract=off"],
+      "xcode_settings": { "OTHER_CPLUSPLUSFLAGS": ["-ffp-contract=off"] }
     },
     {
       "target_name": "isa_generic",

@@ -25,90 +25,98 @@ struct AffineShape {
 /// Sixteen sub-blocks, value by value: x normalised to magnitude 1 within its super-block.
 template <class Shape>
 struct AffineInput {
-  Lanes x[Shape::values];
-  Lanes w[Shape::values];
+  alignas(64) float x[Shape::values][kLanes];
+  alignas(64) float w[Shape::values][kLanes];
   float unit[Shape::blocks];  // what a normalised 1 stands for
 };
 
 template <class Shape>
 struct AffineResult {
-  Lanes s, m;                         // whole numbers
-  uint16_t d[Shape::blocks], dmin[Shape::blocks];
-  Lanes q[Shape::values];             // whole numbers
+  // Whole numbers all.
+  alignas(64) float s[kLanes], m[kLanes];
+  alignas(64) float q[Shape::values][kLanes];
+  uint16_t d[Shape::blocks], dmin[Shape::blocks];  // halves
 };
 
 /// Weighted sums of one assignment of quants.
+template <class L>
 struct AffineSums {
-  Lanes q{}, qq{}, qx{};
+  L q, qq, qx;
 };
 
-template <class Shape>
+template <class Shape, int Bytes>
 class AffineSearch {
+  using L = Lanes<Bytes>;
+  using Sums = AffineSums<L>;
+
  public:
   explicit DS4_LANE_INLINE AffineSearch(const AffineInput<Shape>& input) : in_(input) {
     for (int i = 0; i < Shape::values; i++) {
-      w_ += in_.w[i];
-      wx_ += in_.w[i] * in_.x[i];
+      w_ += w(i);
+      wx_ += w(i) * x(i);
     }
   }
 
   DS4_LANE_INLINE void run(AffineResult<Shape>& result) {
     fitSubBlocks();
     firstSuperScales();
-    roundScales(true);
-    for (int round = 0; round < 2; round++) {
-      refitSuperScales();
-      roundScales(false);
+    setNearestScales();
+    DS4_KEEP_LOOP for (int round = 0; round < 3; round++) {
+      if (round > 0) refitSuperScales();
+      tryNeighbours();
     }
     finish(result);
   }
 
  private:
+  DS4_LANE_INLINE L x(int i) const { return L::load(in_.x[i]); }
+  DS4_LANE_INLINE L w(int i) const { return L::load(in_.w[i]); }
+
   /// Sums for quants round((x − low) · inverse).
-  DS4_LANE_INLINE AffineSums assign(Lanes low, Lanes inverse) const {
-    AffineSums sums;
-    for (int i = 0; i < Shape::values; i++) {
-      const Lanes q = clampLanes(nearest((in_.x[i] - low) * inverse), 0, Shape::quants);
-      const Lanes wq = in_.w[i] * q;
+  DS4_LANE_INLINE Sums assign(L low, L inverse) const {
+    Sums sums;
+    DS4_KEEP_LOOP for (int i = 0; i < Shape::values; i++) {
+      const L q = clampLanes(nearest((x(i) - low) * inverse), 0, Shape::quants);
+      const L wq = w(i) * q;
       sums.q += wq;
       sums.qq += wq * q;
-      sums.qx += wq * in_.x[i];
+      sums.qx += wq * x(i);
     }
     return sums;
   }
 
   /// The best scale and (never positive) offset for an assignment; keeps them where they beat the best so far.
-  DS4_LANE_INLINE void keepBetter(const AffineSums& sums) {
-    const Lanes zero{};
-    const Lanes determinant = w_ * sums.qq - sums.q * sums.q;
+  DS4_LANE_INLINE void keepBetter(const Sums& sums) {
+    const L zero;
+    const L determinant = w_ * sums.qq - sums.q * sums.q;
     const auto solvable = determinant > w_ * sums.qq * 1e-6f;
-    Lanes scale = safeRatio(w_ * sums.qx - wx_ * sums.q, solvable ? determinant : zero);
-    Lanes low = solvable ? safeRatio(sums.qq * wx_ - sums.q * sums.qx, determinant) : safeRatio(wx_, w_);
+    L scale = safeRatio(w_ * sums.qx - wx_ * sums.q, choose(solvable, determinant, zero));
+    L low = choose(solvable, safeRatio(sums.qq * wx_ - sums.q * sums.qx, determinant), safeRatio(wx_, w_));
     const auto positive = low > zero;
-    scale = positive ? safeRatio(sums.qx, sums.qq) : scale;
-    low = positive ? zero : low;
-    const Lanes gain = scale * sums.qx + low * wx_;
+    scale = choose(positive, safeRatio(sums.qx, sums.qq), scale);
+    low = choose(positive, zero, low);
+    const L gain = scale * sums.qx + low * wx_;
     const auto better = gain > gain_;
-    gain_ = better ? gain : gain_;
-    scale_ = better ? scale : scale_;
-    low_ = better ? low : low_;
+    gain_ = choose(better, gain, gain_);
+    scale_ = choose(better, scale, scale_);
+    low_ = choose(better, low, low_);
   }
 
   DS4_LANE_INLINE void fitSubBlocks() {
-    Lanes least = in_.x[0], most = in_.x[0];
+    L least = x(0), most = x(0);
     for (int i = 1; i < Shape::values; i++) {
-      least = minimum(least, in_.x[i]);
-      most = maximum(most, in_.x[i]);
+      least = minimum(least, x(i));
+      most = maximum(most, x(i));
     }
-    least = minimum(least, Lanes{});
-    const Lanes range = most - least;
-    const Lanes inverse = safeRatio(allLanes(1.0f), range > 1e-7f ? range : Lanes{});
-    gain_ = allLanes(-1e30f);
-    for (const AffineStart& start : Shape::starts) {
+    least = minimum(least, L());
+    const L range = most - least;
+    const L inverse = safeRatio(L(1.0f), choose(range > L(1e-7f), range, L()));
+    gain_ = L(-1e30f);
+    DS4_KEEP_LOOP for (const AffineStart& start : Shape::starts) {
       keepBetter(assign(least + range * start.low, inverse * (Shape::quants + start.steps)));
     }
-    for (int round = 0; round < 2; round++) {
-      keepBetter(assign(low_, safeRatio(allLanes(1.0f), scale_)));
+    DS4_KEEP_LOOP for (int round = 0; round < 2; round++) {
+      keepBetter(assign(low_, safeRatio(L(1.0f), scale_)));
     }
   }
 
@@ -131,8 +139,8 @@ class AffineSearch {
     dminHalf_[block] = storedHalf(dmin * unit);
     const float realD = halfToFloat(dHalf_[block]) / unit, realDmin = halfToFloat(dminHalf_[block]) / unit;
     for (int lane = block * Shape::perBlock; lane < (block + 1) * Shape::perBlock; lane++) {
-      d_[lane] = realD;
-      dmin_[lane] = realDmin;
+      d_.set(lane, realD);
+      dmin_.set(lane, realDmin);
     }
   }
 
@@ -142,42 +150,46 @@ class AffineSearch {
     return half == 0 && value > 0 ? 1 : half;
   }
 
-  /// Whole s and m: the nearest to the wanted ones or a neighbour, by the error with re-chosen quants.
-  DS4_LANE_INLINE void roundScales(bool first) {
-    const Lanes s0 = first ? clampLanes(nearest(safeRatio(minimum(scale_, d_ * 1e3f), d_)), 0, Shape::scales) : s_;
-    const Lanes m0 = first ? clampLanes(nearest(safeRatio(minimum(-low_, dmin_ * 1e3f), dmin_)), 0, Shape::scales) : m_;
-    Lanes bestError = allLanes(3e38f), bestS = s0, bestM = m0;
-    for (int ds = -1; ds <= 1; ds++) {
-      for (int dm = -1; dm <= 1; dm++) {
-        const Lanes s = clampLanes(s0 + static_cast<float>(ds), 0, Shape::scales);
-        const Lanes m = clampLanes(m0 + static_cast<float>(dm), 0, Shape::scales);
-        const Lanes error = errorOf(s * d_, m * dmin_);
+  DS4_LANE_INLINE void setNearestScales() {
+    s_ = clampLanes(nearest(safeRatio(minimum(scale_, d_ * 1e3f), d_)), 0, Shape::scales);
+    m_ = clampLanes(nearest(safeRatio(minimum(-low_, dmin_ * 1e3f), dmin_)), 0, Shape::scales);
+  }
+
+  /// Moves s and m by at most one each to where the error, with re-chosen quants, is least.
+  DS4_LANE_INLINE void tryNeighbours() {
+    const L s0 = s_, m0 = m_;
+    L bestError = L(3e38f), bestS = s0, bestM = m0;
+    DS4_KEEP_LOOP for (int ds = -1; ds <= 1; ds++) {
+      DS4_KEEP_LOOP for (int dm = -1; dm <= 1; dm++) {
+        const L s = clampLanes(s0 + static_cast<float>(ds), 0, Shape::scales);
+        const L m = clampLanes(m0 + static_cast<float>(dm), 0, Shape::scales);
+        const L error = errorOf(s * d_, m * dmin_);
         const auto better = error < bestError;
-        bestError = better ? error : bestError;
-        bestS = better ? s : bestS;
-        bestM = better ? m : bestM;
+        bestError = choose(better, error, bestError);
+        bestS = choose(better, s, bestS);
+        bestM = choose(better, m, bestM);
       }
     }
     s_ = bestS;
     m_ = bestM;
   }
 
-  DS4_LANE_INLINE Lanes errorOf(Lanes scale, Lanes min) const {
-    const Lanes inverse = safeRatio(allLanes(1.0f), scale);
-    Lanes error{};
-    for (int i = 0; i < Shape::values; i++) {
-      const Lanes shifted = in_.x[i] + min;
-      const Lanes off = shifted - scale * clampLanes(nearest(shifted * inverse), 0, Shape::quants);
-      error += in_.w[i] * off * off;
+  DS4_LANE_INLINE L errorOf(L scale, L min) const {
+    const L inverse = safeRatio(L(1.0f), scale);
+    L error;
+    DS4_KEEP_LOOP for (int i = 0; i < Shape::values; i++) {
+      const L shifted = x(i) + min;
+      const L off = shifted - scale * clampLanes(nearest(shifted * inverse), 0, Shape::quants);
+      error += w(i) * off * off;
     }
     return error;
   }
 
   /// Least squares for d and dmin over each super-block with s, m and the quants fixed.
   DS4_LANE_INLINE void refitSuperScales() {
-    const AffineSums sums = assign(-m_ * dmin_, safeRatio(allLanes(1.0f), s_ * d_));
-    const Lanes aa = s_ * s_ * sums.qq, am = s_ * m_ * sums.q, mm = m_ * m_ * w_;
-    const Lanes ax = s_ * sums.qx, mx = m_ * wx_;
+    const Sums sums = assign(-m_ * dmin_, safeRatio(L(1.0f), s_ * d_));
+    const L aa = s_ * s_ * sums.qq, am = s_ * m_ * sums.q, mm = m_ * m_ * w_;
+    const L ax = s_ * sums.qx, mx = m_ * wx_;
     for (int block = 0; block < Shape::blocks; block++) {
       double saa = 0, sam = 0, smm = 0, sax = 0, smx = 0;
       for (int lane = block * Shape::perBlock; lane < (block + 1) * Shape::perBlock; lane++) {
@@ -198,12 +210,12 @@ class AffineSearch {
   }
 
   DS4_LANE_INLINE void finish(AffineResult<Shape>& result) const {
-    const Lanes min = m_ * dmin_, inverse = safeRatio(allLanes(1.0f), s_ * d_);
-    for (int i = 0; i < Shape::values; i++) {
-      result.q[i] = clampLanes(nearest((in_.x[i] + min) * inverse), 0, Shape::quants);
+    const L min = m_ * dmin_, inverse = safeRatio(L(1.0f), s_ * d_);
+    DS4_KEEP_LOOP for (int i = 0; i < Shape::values; i++) {
+      clampLanes(nearest((x(i) + min) * inverse), 0, Shape::quants).store(result.q[i]);
     }
-    result.s = s_;
-    result.m = m_;
+    s_.store(result.s);
+    m_.store(result.m);
     for (int block = 0; block < Shape::blocks; block++) {
       result.d[block] = dHalf_[block];
       result.dmin[block] = dminHalf_[block];
@@ -211,9 +223,9 @@ class AffineSearch {
   }
 
   const AffineInput<Shape>& in_;
-  Lanes w_{}, wx_{};
-  Lanes gain_{}, scale_{}, low_{};
-  Lanes d_{}, dmin_{}, s_{}, m_{};
+  L w_, wx_;
+  L gain_, scale_, low_;
+  L d_, dmin_, s_, m_;
   uint16_t dHalf_[Shape::blocks] = {}, dminHalf_[Shape::blocks] = {};
 };
 

@@ -11,6 +11,7 @@ namespace ds4 {
 static constexpr Quantizer kQuantizers[] = {
     {0, 1, 4, quantizeF32},      {1, 1, 2, quantizeF16},       {30, 1, 2, quantizeBf16},  {8, 32, 34, quantizeQ8_0},
     {39, 32, 17, quantizeMxfp4}, {12, 256, 144, quantizeQ4K}, {10, 256, 84, quantizeQ2K},
+    {16, 256, 66, quantizeIq2Xxs},
 };
 
 const Quantizer* findQuantizer(int32_t typeId) {

@@ -14,6 +14,7 @@ void quantizeBf16(const float* values, const float* importance, int64_t blocks, 
 void quantizeF32(const float* values, const float* importance, int64_t blocks, uint8_t* out);
 void quantizeQ4K(const float* values, const float* importance, int64_t blocks, uint8_t* out);
 void quantizeQ2K(const float* values, const float* importance, int64_t blocks, uint8_t* out);
+void quantizeIq2Xxs(const float* values, const float* importance, int64_t blocks, uint8_t* out);
 
 /// How to quantize to one type.
 struct Quantizer {

@@ -53,8 +53,8 @@ export function weighBlock(
   return { x, w, unit: largest };
 }
 
-/** Bits of the half nearest to a scale: never infinite, and never zero for a positive scale. */
-export function scaleToHalf(value: number): number {
+/** Bits of the half nearest to a scale: at least `leastBits`, never infinite; 0 for a scale that is not positive. */
+export function scaleToHalf(value: number, leastBits = 1): number {
   if (!(value > 0)) return 0;
-  return Math.max(1, floatToHalf(Math.min(value, LARGEST_HALF)));
+  return Math.max(leastBits, floatToHalf(Math.min(value, LARGEST_HALF)));
 }

@@ -1,3 +1,5 @@
+import { execFileSync } from "node:child_process";
+import { fileURLToPath } from "node:url";
 import { describe, expect, it } from "vitest";
 import { gaussianValues } from "../../test/random-values.ts";
 import { loadNative } from "../backend/native.ts";
@@ -66,6 +68,7 @@ describe("the row encoder", () => {
 });
 
 const addon = loadNative().addon;
+const DIGEST_SCRIPT = fileURLToPath(new URL("../../test/fixtures/blocks/encode-digest.ts", import.meta.url));
 
 /** Σ importance · error² of an encoding, relative to Σ importance · value². */
 function relativeError(
@@ -116,7 +119,7 @@ describe.runIf(addon !== null)("native and TypeScript encoders", () => {
     expect(encoder.encodeRows(type, wide, rows, cols, null)).toEqual(inTypeScript(type, wide, null, cols));
   });
 
-  it.each<GgmlType>(["Q4_K", "Q2_K"])("are equally good for %s", (type) => {
+  it.each<GgmlType>(["Q4_K", "Q2_K", "IQ2_XXS"])("are equally good for %s", (type) => {
     for (const weights of [null, importance]) {
       const judge = weights ?? new Float32Array(cols).fill(1);
       const native = relativeError(
@@ -130,8 +133,21 @@ describe.runIf(addon !== null)("native and TypeScript encoders", () => {
     }
   });
 
-  it.each<GgmlType>(["Q8_0", "Q4_K", "Q2_K", "MXFP4"])("do not depend on the thread count for %s", (type) => {
-    const one = encoder.encodeRows(type, values, rows, cols, importance);
-    expect(createRowEncoder({ threads: 3 }).encodeRows(type, values, rows, cols, importance)).toEqual(one);
+  it("give the same bytes on every instruction set", () => {
+    const digest = (level: string) => {
+      const env = { ...process.env, DS4_CPU_ISA: level };
+      return execFileSync(process.execPath, [DIGEST_SCRIPT], { env, encoding: "utf8" });
+    };
+    expect(digest("generic")).toMatch(/^([0-9a-f]{64}\n){3}$/);
+    expect(digest("avx2")).toBe(digest("generic"));
+    expect(digest("")).toBe(digest("generic"));
   });
+
+  it.each<GgmlType>(["Q8_0", "Q4_K", "Q2_K", "IQ2_XXS", "MXFP4"])(
+    "do not depend on the thread count for %s",
+    (type) => {
+      const one = encoder.encodeRows(type, values, rows, cols, importance);
+      expect(createRowEncoder({ threads: 3 }).encodeRows(type, values, rows, cols, importance)).toEqual(one);
+    },
+  );
 });

@@ -36,7 +36,16 @@ type QuantizeRows = (
 ) => void;
 
 /** Types whose encoder exists natively. */
-const NATIVE_TYPES: ReadonlySet<GgmlType> = new Set(["F32", "F16", "BF16", "Q8_0", "Q4_K", "Q2_K", "MXFP4"]);
+const NATIVE_TYPES: ReadonlySet<GgmlType> = new Set([
+  "F32",
+  "F16",
+  "BF16",
+  "Q8_0",
+  "Q4_K",
+  "Q2_K",
+  "IQ2_XXS",
+  "MXFP4",
+]);
 
 /** The row encoder of this machine. `threads` (default 1) counts for the native path only. */
 export function createRowEncoder(options: { threads?: number } = {}): RowEncoder {
