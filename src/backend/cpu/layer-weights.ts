@@ -10,12 +10,14 @@ export interface NamedMatrix {
   matrix: WeightMatrix;
 }
 
+/** Weights of one hyper-connection read; shapes as in `HyperTensors`. */
 export interface HyperWeights {
   fn: WeightMatrix;
   base: Float32Array;
   scale: Float32Array;
 }
 
+/** Weights of one compressor; shapes as in `CompressorTensors`. */
 export interface CompressorWeights {
   kv: NamedMatrix;
   gate: NamedMatrix;

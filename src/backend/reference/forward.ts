@@ -16,7 +16,9 @@ import { type InputObserver, inputObserver } from "./observation.ts";
 import type { Rounding } from "./rounding.ts";
 import type { Decoded } from "./weight-decoding.ts";
 
+/** A range laid out, with its state. */
 export type Segment = BatchSegment<ReferenceKv>;
+/** A batch of this backend. */
 export type Batch = TokenBatch<ReferenceKv>;
 
 /** What the blocks of one layer work with. */
