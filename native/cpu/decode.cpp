@@ -6,11 +6,11 @@
 #include "common/half.h"
 #include "common/load.h"
 #include "common/lattice-grids.h"
+#include "cpu/rare_types.h"
 
 namespace ds4 {
 
 namespace {
-
 
 void decodeQ80Int(const uint8_t* panel, int sub, IntTile& tile) {
   tile.quants[sub] = panel + q80_panel::kQuants;
@@ -91,6 +91,16 @@ void decodeFromInts(TensorType type, const uint8_t* panel, int64_t cols, int64_t
   }
 }
 
+void decodeRareTile(TensorType type, const uint8_t* panel, int64_t colBegin, FloatTile& tile) {
+  const size_t blockBytes = fileRowBytes(type, kBlockCols);
+  const uint8_t* blocks = panel + colBegin / kBlockCols * kPanelRows * blockBytes;
+  float values[kBlockCols];
+  for (int row = 0; row < kPanelRows; row++) {
+    decodeRareBlock(type, blocks + row * blockBytes, values);
+    for (int col = 0; col < kBlockCols; col++) tile.weights[col][row] = values[col];
+  }
+}
+
 }  // namespace
 
 void decodePanelInt(TensorType type, const uint8_t* panel, int64_t, int64_t colBegin, int count, IntTile& tile) {
@@ -110,6 +120,7 @@ void decodePanelInt(TensorType type, const uint8_t* panel, int64_t, int64_t colB
 
 void decodePanel(TensorType type, const uint8_t* panel, int64_t cols, int64_t colBegin, int count, FloatTile& tile) {
   if (!usesFloatInput(type)) return decodeFromInts(type, panel, cols, colBegin, count, tile);
+  if (isRareType(type)) return decodeRareTile(type, panel, colBegin, tile);
   const size_t first = static_cast<size_t>(colBegin) * kPanelRows;
   float* out = &tile.weights[0][0];
   const int values = count * kPanelRows;

@@ -8,6 +8,7 @@
 #include "cpu/decode.h"
 #include "cpu/matmul.h"
 #include "cpu/packed_layout.h"
+#include "cpu/rare_types.h"
 
 namespace ds4 {
 
@@ -118,7 +119,10 @@ void packBlock(TensorType type, const uint8_t* block, int row, uint8_t* panel) {
     case TensorType::Q2_K: return packQ2K(block, row, panel);
     case TensorType::Q4_K: return packQ4K(block, row, panel);
     case TensorType::IQ2_XXS: return packIq2xxs(block, row, panel);
-    default: return;  // refused by isPackable
+    default: {  // rare types keep the file's blocks; others are refused by isPackable
+      const int bytes = shapeOf(type).bytes;
+      std::memcpy(panel + row * bytes, block, bytes);
+    }
   }
 }
 
@@ -146,7 +150,7 @@ void packPanel(TensorType type, int64_t cols, const uint8_t* const (&rows)[kPane
 }  // namespace
 
 bool isPackable(TensorType type) {
-  return isPlain(type) || type == TensorType::MXFP4 || !usesFloatInput(type);
+  return isPlain(type) || type == TensorType::MXFP4 || !usesFloatInput(type) || isRareType(type);
 }
 
 bool usesFloatInput(TensorType type) {

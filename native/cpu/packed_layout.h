@@ -10,6 +10,7 @@
 // IQ2_XXS  per 256 cols: 16 half d | 8 x ([16 rows] u32 grid indices | [16 rows] u32 signs and scale)
 // MXFP4    per 32 cols:  16 e8m0 | 16 x [16 rows] bytes as in the file (columns j and j + 16)
 // F16 BF16 F32           per column: 16 values
+// rarer types            per 256 cols: the file's blocks of the 16 rows, one after another
 #pragma once
 #include <cstddef>
 #include <cstdint>

@@ -1,7 +1,7 @@
 // Where every weight goes: a pure plan from the tensor table, known to the byte before anything is allocated. Matrices
 // go into one arena in kernel layout; the small vectors are float32 arrays of their own.
-import { type GgmlType, rowBytes } from "../blocks/ggml-types.ts";
-import { Ds4Error, UnsupportedModelError } from "../core/errors.ts";
+import { rowBytes } from "../blocks/ggml-types.ts";
+import { UnsupportedModelError } from "../core/errors.ts";
 import type { TensorInfo } from "../gguf/gguf-file.ts";
 import type { BoundLayer, BoundModel, CompressorTensors, HyperTensors } from "../model/weights.ts";
 
@@ -9,18 +9,6 @@ import type { BoundLayer, BoundModel, CompressorTensors, HyperTensors } from "..
 export const PANEL_ROWS = 16;
 /** Matrices start on cache lines. */
 const MATRIX_ALIGNMENT_BYTES = 64;
-
-/** Types the CPU kernels can hold; others that the file format knows can be read but not run here. */
-export const PACKABLE_TYPES: readonly GgmlType[] = [
-  "F32",
-  "F16",
-  "BF16",
-  "Q8_0",
-  "Q2_K",
-  "Q4_K",
-  "IQ2_XXS",
-  "MXFP4",
-];
 
 /** A matrix in the arena: `slices` experts (1 for a plain one) of [rows, cols]. */
 export interface PlacedMatrix {
@@ -46,8 +34,8 @@ export interface WeightPlan {
 }
 
 /**
- * Places every tensor of the model, each exactly once. Throws `unsupported-type` naming the first tensor whose type the
- * kernels cannot hold.
+ * Places every tensor of the model, each exactly once. Throws `unsupported-model` for a tensor of
+ * impossible size.
  */
 export function planWeights(model: BoundModel): WeightPlan {
   const matrices: PlacedMatrix[] = [];
@@ -70,13 +58,6 @@ export function valueCount(tensor: TensorInfo): number {
 
 function placeMatrix(tensor: TensorInfo, offsetBytes: number): PlacedMatrix {
   const [cols, rows = 1, slices = 1] = tensor.dims;
-  if (!PACKABLE_TYPES.includes(tensor.type)) {
-    throw new Ds4Error(
-      "unsupported-type",
-      `tensor "${tensor.name}" has type ${tensor.type}, the cpu backend runs ${PACKABLE_TYPES.join(", ")}; ` +
-        `requantize it with: ds4 quantize IN OUT --tensor-type ${tensor.name}=Q8_0`,
-    );
-  }
   const paddedRows = alignUp(rows, PANEL_ROWS);
   const bytes = slices * paddedRows * rowBytes(tensor.type, cols);
   if (!Number.isSafeInteger(bytes)) {
