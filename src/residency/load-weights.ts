@@ -6,18 +6,22 @@ import { ggmlType, rowBytes } from "../blocks/ggml-types.ts";
 import { blockFormat } from "../blocks/registry.ts";
 import { CancelledError, Ds4Error, MemoryError, UnsupportedModelError } from "../core/errors.ts";
 import type { ProgressListener } from "../core/progress.ts";
-import { formatBytes, MIB } from "../core/units.ts";
+import { formatBytes } from "../core/units.ts";
 import type { GgufFile, TensorInfo } from "../gguf/gguf-file.ts";
 import type { BoundModel } from "../model/weights.ts";
-import { PANEL_ROWS, type PlacedMatrix, planWeights, valueCount, type WeightPlan } from "./weight-layout.ts";
-
-/** Bytes read and repacked at a time. */
-const STAGING_BYTES = 8 * MIB;
+import { stagingBytes } from "../plan/staging-size.ts";
+import {
+  PANEL_ROWS,
+  type PlacedMatrix,
+  planWeights,
+  valueCount,
+  type WeightPlan,
+} from "../plan/weight-layout.ts";
 
 /** Options of `loadWeights`. */
 export interface LoadOptions {
   onProgress?: ProgressListener;
-  /** Checked between pieces of `STAGING_BYTES`. */
+  /** Checked between pieces of the staging buffer's size. */
   signal?: { readonly aborted: boolean };
 }
 
@@ -124,8 +128,7 @@ class MatrixLoader {
     this.#workspace = workspace;
     this.#file = file;
     this.#options = options;
-    const panels = plan.matrices.map(({ tensor, cols }) => PANEL_ROWS * rowBytes(tensor.type, cols));
-    this.#staging = new Uint8Array(Math.max(STAGING_BYTES, ...panels));
+    this.#staging = new Uint8Array(stagingBytes(plan));
     this.#totalBytes = plan.matrices.reduce((sum, { tensor }) => sum + tensor.bytes, 0);
   }
 

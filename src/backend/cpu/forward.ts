@@ -1,6 +1,7 @@
 // One forward pass on native kernels. The order of steps is the reference backend's; here each is one native call over
 // the whole batch, or over one sequence where its state is involved.
 import type { ModelSpec } from "../../model/model-spec.ts";
+import { headValuesPerRow } from "../../plan/scratch-size.ts";
 import { attentionStep } from "./attention-step.ts";
 import { expertsStep } from "./experts-step.ts";
 import type { HyperWeights, LayerWeights, ModelWeights } from "./layer-weights.ts";
@@ -124,7 +125,8 @@ function outputLogits(pass: Pass, model: ModelWeights, head: HeadBuffers): Float
 
 function growHead(head: HeadBuffers, rows: number, spec: ModelSpec): void {
   if (head.x.length >= rows * spec.hiddenSize) return;
-  head.streams = new Float32Array(rows * spec.hyperCount * spec.hiddenSize);
-  head.x = new Float32Array(rows * spec.hiddenSize);
-  head.logits = new Float32Array(rows * spec.vocabSize);
+  const perRow = headValuesPerRow(spec);
+  head.streams = new Float32Array(rows * perRow.streams);
+  head.x = new Float32Array(rows * perRow.x);
+  head.logits = new Float32Array(rows * perRow.logits);
 }

@@ -4,8 +4,8 @@
 // - compressed entries go behind those that are valid;
 // - unfinished windows have two slots each: a pass that closes a window writes the other one, and `advance` flips.
 import { Ds4Error } from "../../core/errors.ts";
-import type { LayerSpec, ModelSpec } from "../../model/model-spec.ts";
-import { compressorWidth } from "../../model/weights.ts";
+import type { ModelSpec } from "../../model/model-spec.ts";
+import { type CompressorSizes, kvRingRows, type LayerKvSizes, layerKvSizes } from "../../plan/kv-size.ts";
 import type { KvState } from "../backend.ts";
 import { checkKvSnapshot, type KvSnapshot, kvSectionShapes, kvShapeKey } from "../kv-snapshot.ts";
 
@@ -63,8 +63,10 @@ export class CpuKv implements KvState {
     this.#spec = spec;
     this.#onClose = onClose;
     this.capacityTokens = capacityTokens;
-    this.ringRows = Math.min(capacityTokens, spec.slidingWindow + maxBatchTokens);
-    this.layers = spec.layers.map((layer) => allocateLayer(spec, layer, capacityTokens, this.ringRows));
+    this.ringRows = kvRingRows(spec, capacityTokens, maxBatchTokens);
+    this.layers = spec.layers.map((layer) =>
+      allocateLayer(layerKvSizes(spec, layer, capacityTokens, maxBatchTokens)),
+    );
     this.bytes = this.layers.reduce((sum, layer) => sum + layerBytes(layer), 0);
   }
 
@@ -155,31 +157,29 @@ export class CpuKv implements KvState {
   }
 }
 
-function allocateLayer(
-  spec: ModelSpec,
-  layer: LayerSpec,
-  capacityTokens: number,
-  ringRows: number,
-): LayerCache {
-  const { compressRatio: ratio } = layer;
+function allocateLayer({ ringValues, compressor, indexer }: LayerKvSizes): LayerCache {
   return {
-    ring: new Float32Array(ringRows * spec.headDim),
-    compressor: ratio === 0 ? undefined : allocateCompressor(spec.headDim, ratio, capacityTokens),
-    indexer: layer.hasIndexer ? allocateCompressor(spec.indexerHeadDim, ratio, capacityTokens) : undefined,
+    ring: new Float32Array(ringValues),
+    compressor: compressor && allocateCompressor(compressor),
+    indexer: indexer && allocateCompressor(indexer),
   };
 }
 
-function allocateCompressor(width: number, ratio: number, capacityTokens: number): CompressorCache {
-  const projected = compressorWidth(width, ratio);
-  const previousValues = projected > width ? ratio * width : 0;
-  const slot = (): PendingSlot => ({
-    kv: new Float32Array(ratio * projected),
-    gate: new Float32Array(ratio * projected),
-    previousKv: new Float32Array(previousValues),
-    previousGate: new Float32Array(previousValues),
+function allocateCompressor({
+  ratio,
+  width,
+  projected,
+  entryValues,
+  slot,
+}: CompressorSizes): CompressorCache {
+  const newSlot = (): PendingSlot => ({
+    kv: new Float32Array(slot.kvValues),
+    gate: new Float32Array(slot.gateValues),
+    previousKv: new Float32Array(slot.previousKvValues),
+    previousGate: new Float32Array(slot.previousGateValues),
   });
-  const entries = new Float32Array(Math.floor(capacityTokens / ratio) * width);
-  return { ratio, width, projected, entries, slots: [slot(), slot()], current: 0 };
+  const entries = new Float32Array(entryValues);
+  return { ratio, width, projected, entries, slots: [newSlot(), newSlot()], current: 0 };
 }
 
 function layerBytes({ ring, compressor, indexer }: LayerCache): number {

@@ -3,7 +3,7 @@
 import { rowBytes } from "../../blocks/ggml-types.ts";
 import type { TensorInfo } from "../../gguf/gguf-file.ts";
 import type { BoundModel } from "../../model/weights.ts";
-import { planWeights } from "../../residency/weight-layout.ts";
+import { planWeights } from "../../plan/weight-layout.ts";
 
 /** All matrices once, of routed experts only the used ones, of the embedding one row. */
 export function weightBytesPerToken(model: BoundModel): number {

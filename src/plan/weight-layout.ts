@@ -2,6 +2,7 @@
 // go into one arena in kernel layout; the small vectors are float32 arrays of their own.
 import { rowBytes } from "../blocks/ggml-types.ts";
 import { UnsupportedModelError } from "../core/errors.ts";
+import { alignUp } from "../core/units.ts";
 import type { TensorInfo } from "../gguf/gguf-file.ts";
 import type { BoundLayer, BoundModel, CompressorTensors, HyperTensors } from "../model/weights.ts";
 
@@ -10,9 +11,21 @@ export const PANEL_ROWS = 16;
 /** Matrices start on cache lines. */
 const MATRIX_ALIGNMENT_BYTES = 64;
 
+/** What a tensor is for, as people ask about memory. `vectors` are norms, biases, sinks and routing tables. */
+export type WeightClass =
+  | "embedding"
+  | "head"
+  | "attention"
+  | "compressors"
+  | "router"
+  | "shared-experts"
+  | "routed-experts"
+  | "vectors";
+
 /** A matrix in the arena: `slices` experts (1 for a plain one) of [rows, cols]. */
 export interface PlacedMatrix {
   tensor: TensorInfo;
+  owner: WeightClass;
   slices: number;
   rows: number;
   cols: number;
@@ -40,13 +53,14 @@ export interface WeightPlan {
 export function planWeights(model: BoundModel): WeightPlan {
   const matrices: PlacedMatrix[] = [];
   let arenaBytes = 0;
-  for (const tensor of inFileOrder(matrixTensors(model))) {
-    const placed = placeMatrix(tensor, arenaBytes);
+  const ordered = matrixTensors(model).sort(([, a], [, b]) => fileOrder(a, b));
+  for (const [owner, tensor] of ordered) {
+    const placed = placeMatrix(owner, tensor, arenaBytes);
     matrices.push(placed);
     arenaBytes = alignUp(placed.offsetBytes + placed.bytes, MATRIX_ALIGNMENT_BYTES);
   }
-  const vectors = inFileOrder(vectorTensors(model));
-  const indexes = inFileOrder(model.layers.flatMap((layer) => layer.tid2eid ?? []));
+  const vectors = vectorTensors(model).sort(fileOrder);
+  const indexes = model.layers.flatMap((layer) => layer.tid2eid ?? []).sort(fileOrder);
   const vectorBytes = [...vectors, ...indexes].reduce((sum, tensor) => sum + 4 * valueCount(tensor), 0);
   return { matrices, vectors, indexes, arenaBytes, vectorBytes };
 }
@@ -56,28 +70,40 @@ export function valueCount(tensor: TensorInfo): number {
   return tensor.dims.reduce((total, size) => total * size, 1);
 }
 
-function placeMatrix(tensor: TensorInfo, offsetBytes: number): PlacedMatrix {
+function placeMatrix(owner: WeightClass, tensor: TensorInfo, offsetBytes: number): PlacedMatrix {
   const [cols, rows = 1, slices = 1] = tensor.dims;
   const paddedRows = alignUp(rows, PANEL_ROWS);
   const bytes = slices * paddedRows * rowBytes(tensor.type, cols);
   if (!Number.isSafeInteger(bytes)) {
     throw new UnsupportedModelError(`tensor "${tensor.name}" is too large: [${tensor.dims.join(", ")}]`);
   }
-  return { tensor, slices, rows, cols, offsetBytes, bytes };
+  return { tensor, owner, slices, rows, cols, offsetBytes, bytes };
 }
 
-function matrixTensors(model: BoundModel): TensorInfo[] {
-  return [model.embedding, model.head, model.outputHc.fn, ...model.layers.flatMap(layerMatrices)];
-}
+type OwnedTensor = [owner: WeightClass, tensor: TensorInfo];
 
-function layerMatrices(layer: BoundLayer): TensorInfo[] {
-  const { compressor, indexer } = layer;
+function matrixTensors(model: BoundModel): OwnedTensor[] {
   return [
-    ...[layer.hcAttn.fn, layer.hcFfn.fn, layer.qA, layer.qB, layer.kv, layer.outA, layer.outB],
-    ...(compressor ? [compressor.kv, compressor.gate] : []),
-    ...(indexer ? [indexer.proj, indexer.qB, indexer.compressor.kv, indexer.compressor.gate] : []),
-    ...[layer.router, layer.gateExps, layer.upExps, layer.downExps],
-    ...[layer.gateShared, layer.upShared, layer.downShared],
+    ["embedding", model.embedding],
+    ["head", model.head],
+    ["router", model.outputHc.fn],
+    ...model.layers.flatMap(layerMatrices),
+  ];
+}
+
+function layerMatrices(layer: BoundLayer): OwnedTensor[] {
+  const { compressor, indexer } = layer;
+  const owned = (owner: WeightClass, ...tensors: TensorInfo[]) =>
+    tensors.map((tensor): OwnedTensor => [owner, tensor]);
+  return [
+    ...owned("attention", layer.qA, layer.qB, layer.kv, layer.outA, layer.outB),
+    ...(compressor ? owned("compressors", compressor.kv, compressor.gate) : []),
+    ...(indexer
+      ? owned("compressors", indexer.proj, indexer.qB, indexer.compressor.kv, indexer.compressor.gate)
+      : []),
+    ...owned("router", layer.hcAttn.fn, layer.hcFfn.fn, layer.router),
+    ...owned("routed-experts", layer.gateExps, layer.upExps, layer.downExps),
+    ...owned("shared-experts", layer.gateShared, layer.upShared, layer.downShared),
   ];
 }
 
@@ -104,10 +130,6 @@ function compressorVectors(compressor: CompressorTensors | undefined): TensorInf
   return compressor ? [compressor.ape, compressor.norm] : [];
 }
 
-function inFileOrder(tensors: readonly TensorInfo[]): TensorInfo[] {
-  return tensors.toSorted((a, b) => a.fileIndex - b.fileIndex || a.offsetBytes - b.offsetBytes);
-}
-
-function alignUp(value: number, multiple: number): number {
-  return Math.ceil(value / multiple) * multiple;
+function fileOrder(a: TensorInfo, b: TensorInfo): number {
+  return a.fileIndex - b.fileIndex || a.offsetBytes - b.offsetBytes;
 }
