@@ -1,10 +1,17 @@
-// measureReadBandwidth(bytes, threads, rounds): bytes per second, synchronous (a second or two).
+// What the machine can do at best, to measure kernels against.
+//   measureReadBandwidth(bytes, threads, rounds): bytes per second, synchronous (a second or two)
+//   measureMultiplyAdds(workspace): float32 multiply-adds per second of the level in use, on all its threads
 #include <napi.h>
 
+#include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <new>
 
+#include "addon/matrix-glue.h"
 #include "addon/register.h"
 #include "common/bandwidth.h"
+#include "cpu/isa/op_set.h"
 
 namespace ds4 {
 
@@ -26,7 +33,28 @@ static Napi::Value measure(const Napi::CallbackInfo& info) {
   }
 }
 
+// The fastest of twenty runs of some milliseconds: long against handing them out, short against other programs' turns.
+static Napi::Value measureMultiplyAdds(const Napi::CallbackInfo& info) {
+  ThreadPool& pool = WorkspaceObject::unwrap(info.Env(), info[0]).pool;
+  const OpSet& set = ops();
+  constexpr int64_t kRounds = 1 << 20;
+  double best = 0;
+  for (int run = 0; run < 20; run++) {
+    std::atomic<int64_t> total{0};
+    const auto start = std::chrono::steady_clock::now();
+    pool.run(pool.size(), [&](int64_t, int) {
+      float sink = 0.5f;
+      total += set.multiplyAdds(kRounds, &sink);
+      if (sink == 0) total = 0;  // never: the sums are used, so they are computed
+    });
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+    best = std::max(best, static_cast<double>(total.load()) / seconds.count());
+  }
+  return Napi::Number::New(info.Env(), best);
+}
+
 static void registerBandwidth(Napi::Env env, Napi::Object exports) {
+  exports.Set("measureMultiplyAdds", Napi::Function::New(env, measureMultiplyAdds, "measureMultiplyAdds"));
   exports.Set("measureReadBandwidth", Napi::Function::New(env, measure, "measureReadBandwidth"));
 }
 

@@ -155,7 +155,8 @@ void testNotFinite(Report& report, const TypeCase& kind, Random& random) {
     ThreadPool pool(1);
     PreparedInput input;
     input.prepare(x.data(), 1, 256, 256, true, pool);
-    MatmulJob job{&weights.matrix};
+    MatmulJob job;
+    job.weight = &weights.matrix;
     job.rowEnd = 16;
     job.input = &input;
     job.count = 1;

@@ -57,6 +57,8 @@ struct OpSet {
   void (*poolWindow)(const PoolWindow& window, float* entry);
   /// Activations to int8 with a scale per 32 columns; cols is a multiple of 32.
   void (*quantizeRow)(const float* x, int64_t cols, const QuantizedRow& row);
+  /// Nothing but float32 multiply-adds in registers, as a yardstick: returns how many; *sink keeps them alive.
+  int64_t (*multiplyAdds)(int64_t rounds, float* sink);
 };
 
 const OpSet* genericOps();

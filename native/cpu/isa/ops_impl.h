@@ -1,56 +1,13 @@
-// The ops once, in vector extensions of 16 floats: one register on AVX-512, two on AVX2, four on NEON. Included by
-// one file per instruction set, inside namespace ds4::DS4_LEVEL. Numbers follow the reference to float32 rounding.
+// The ops once, on values of 16 floats (wide_float.h). Included by one file per instruction set, inside namespace
+// ds4::DS4_LEVEL. Numbers follow the reference to float32 rounding.
 #include <cmath>
 #include <cstring>
 
 #include "cpu/isa/op_set.h"
 #include "cpu/isa/quantize_impl.h"
+#include "cpu/isa/wide_float.h"
 
 namespace ds4::DS4_LEVEL {
-
-typedef float v16 __attribute__((vector_size(64)));
-typedef int32_t i16 __attribute__((vector_size(64)));
-
-#define DS4_INLINE inline __attribute__((always_inline))
-
-DS4_INLINE v16 load(const float* from) {
-  v16 value;
-  std::memcpy(&value, from, 64);
-  return value;
-}
-
-DS4_INLINE void store(float* to, v16 value) { std::memcpy(to, &value, 64); }
-
-DS4_INLINE v16 all(float value) { return v16{} + value; }
-
-DS4_INLINE float sumLanes(v16 value) {
-  float part[16];
-  std::memcpy(part, &value, 64);
-  for (int step = 8; step > 0; step /= 2) {
-    for (int i = 0; i < step; i++) part[i] += part[i + step];
-  }
-  return part[0];
-}
-
-DS4_INLINE v16 minimum(v16 a, v16 b) { return a < b ? a : b; }
-DS4_INLINE v16 maximum(v16 a, v16 b) { return a > b ? a : b; }
-
-/// e^x for x <= 88, relative error below 2e-7; below -87 it is 0. Range reduction by ln 2 in two parts.
-DS4_INLINE v16 exponential(v16 x) {
-  const v16 clamped = maximum(x, all(-87.0f));
-  const v16 shifted = clamped * 1.44269504f + all(12582912.0f);  // the sum's low bits are the rounded quotient
-  const v16 n = shifted - all(12582912.0f);
-  const v16 r = clamped - n * 0.693359375f + n * 2.12194440e-4f;
-  v16 p = r * 1.9875691500e-4f + all(1.3981999507e-3f);
-  p = p * r + all(8.3334519073e-3f);
-  p = p * r + all(4.1665795894e-2f);
-  p = p * r + all(1.6666665459e-1f);
-  p = p * r + all(5.0000001201e-1f);
-  p = p * r * r + r + all(1.0f);
-  const i16 bits = (i16)p + ((i16)shifted << 23);
-  const v16 result = (v16)bits;
-  return x < all(-87.0f) ? v16{} : result;
-}
 
 DS4_INLINE double sumSquares(const float* x, int64_t width) {
   double total = 0;
@@ -283,7 +240,27 @@ static void poolWindow(const PoolWindow& w, float* entry) {
   normRow(entry, w.width, w.normWeight, w.normEpsilon);
 }
 
-static const OpSet kOps = {readStreams, readHead, writeStreams, normRow,    attendFour,
-                           scoreEntries, swiglu,  addScaled,    poolWindow, quantizeRow};
+// As many independent sums as hide the latency and still fit the registers.
+#if defined(__AVX512F__)
+constexpr int kChains = 12;
+#elif defined(__AVX2__) || defined(__aarch64__)
+constexpr int kChains = 6;
+#else
+constexpr int kChains = 3;
+#endif
+
+static int64_t multiplyAdds(int64_t rounds, float* sink) {
+  const v16 factor = all(*sink), step = all(0.25f);
+  v16 sums[kChains] = {};
+  for (int64_t round = 0; round < rounds; round++) {
+    for (int chain = 0; chain < kChains; chain++) sums[chain] = sums[chain] * factor + step;
+  }
+  for (int chain = 1; chain < kChains; chain++) sums[0] += sums[chain];
+  *sink = sumLanes(sums[0]);
+  return rounds * kChains * 16;
+}
+
+static const OpSet kOps = {readStreams, readHead,  writeStreams, normRow,     attendFour,  scoreEntries,
+                           swiglu,      addScaled, poolWindow,   quantizeRow, multiplyAdds};
 
 }  // namespace ds4::DS4_LEVEL
