@@ -59,7 +59,7 @@ export function reportResult(
   if (flags.imatrix !== undefined) {
     note(terminal, `the importance matrix was used for ${result.importanceTensors} tensors`);
   } else if (flags.recipe.startsWith("q2")) {
-    note(terminal, "warning: 2-bit experts without --imatrix lose much quality");
+    note(terminal, "warning: 2-bit experts are closer to the original with --imatrix");
   }
   if (result.fallbacks.length > 0) {
     note(terminal, `other types for rows that do not fit: ${result.fallbacks.slice(0, 3).join("; ")}`);

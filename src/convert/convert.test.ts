@@ -5,9 +5,11 @@ import { join } from "node:path";
 import { afterAll, afterEach, describe, expect, it } from "vitest";
 import { NANO_FOLDER } from "../../test/fixtures/damaged-checkpoint.ts";
 import { readNanoCheckpoint } from "../../test/fixtures/nano-checkpoint.ts";
+import type { GgmlType } from "../blocks/ggml-types.ts";
 import { blockFormat } from "../blocks/registry.ts";
 import type { GgufFile } from "../gguf/gguf-file.ts";
 import { openGguf } from "../gguf/open-gguf.ts";
+import { bindModel } from "../model/weights.ts";
 import { type ConvertOptions, type ConvertResult, convertCheckpoint } from "./convert.ts";
 import { writeImatrix } from "./imatrix-file.ts";
 import { modelTensors, shapeSpec } from "./model-shape.ts";
@@ -36,7 +38,7 @@ async function converted<T>(
 }
 
 /** Values of a tensor as floats. */
-function decoded(type: Parameters<typeof blockFormat>[0], data: Uint8Array, dims: readonly number[]) {
+function decoded(type: GgmlType, data: Uint8Array, dims: readonly number[]) {
   const values = new Float32Array(dims.reduce((product, dim) => product * dim, 1));
   blockFormat(type).decode(data, 0, values, 0, values.length);
   return values;
@@ -104,6 +106,41 @@ describe("q8", () => {
         expect(worst, name).toBeLessThan(0.6);
       }
     });
+  });
+});
+
+/** Root mean square of the difference over that of the original. */
+function relativeError(found: Float32Array, exact: Float32Array): number {
+  let error = 0;
+  let total = 0;
+  for (let i = 0; i < exact.length; i++) {
+    error += (found[i] - exact[i]) ** 2;
+    total += exact[i] ** 2;
+  }
+  return Math.sqrt(error / total);
+}
+
+describe("q2-q4", () => {
+  it("stores every tensor in the recipe's type, with the error that its bits allow", async () => {
+    const expected = new Map(readNanoCheckpoint(NANO_FOLDER).tensors.map((tensor) => [tensor.name, tensor]));
+    const worst: Partial<Record<GgmlType, number>> = {};
+    await converted({ recipe: "q2-q4", threads: 2 }, (file, { typeBytes }) => {
+      expect(bindModel(file).unusedTensors).toEqual([]);
+      for (const tensor of file.tensors) {
+        expect(tensor.type, tensor.name).toBe(recipeType("q2-q4", tensor.name, 6));
+        const { type, data, dims } = expected.get(tensor.name)!;
+        const found = decoded(tensor.type, file.readTensor(tensor), tensor.dims);
+        const error = relativeError(found, decoded(type, data, dims));
+        worst[tensor.type] = Math.max(worst[tensor.type] ?? 0, error);
+      }
+      expect([...typeBytes.keys()].sort()).toEqual(Object.keys(worst).sort());
+    });
+    expect(worst).toMatchObject({ F32: 0, I32: 0 });
+    const bounds = { F16: 1e-3, Q8_0: 0.01, Q4_K: 0.09, Q2_K: 0.35, IQ2_XXS: 0.5 } as const;
+    for (const [type, bound] of Object.entries(bounds)) {
+      expect(worst[type as GgmlType], type).toBeLessThan(bound);
+      if (type !== "F16") expect(worst[type as GgmlType], type).toBeGreaterThan(bound / 4);
+    }
   });
 });
 
