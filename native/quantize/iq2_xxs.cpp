@@ -137,9 +137,9 @@ struct LatticeSearch {
     return fitted;
   }
 
-  /// Stores d (in normalised units) as a half of at least `leastBits` and keeps what that half really says.
+  /// Stores d (in normalised units) as a half, of at least `leastBits` if positive, and keeps what the half really says.
   DS4_LANE_INLINE void setD(int half, float value, uint16_t leastBits) {
-    dHalf[half] = std::max(finiteHalf(std::max(value * unit[half], 0.0f)), leastBits);
+    dHalf[half] = value > 0 ? std::max(finiteHalf(value * unit[half]), leastBits) : 0;
     const float real = halfToFloat(dHalf[half]) / unit[half];
     for (int part = 0; part < kParts; part++) d.set(kParts * half + part, real);
   }

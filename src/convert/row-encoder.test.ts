@@ -133,6 +133,22 @@ describe.runIf(addon !== null)("native and TypeScript encoders", () => {
     }
   });
 
+  it.each<GgmlType>(["Q8_0", "Q4_K", "Q2_K", "IQ2_XXS"])("agree at the edges for %s", (type) => {
+    const spike = new Float32Array(256);
+    spike[77] = -1;
+    const alike = [0, 0.4, -0.4, 3e38, -3e38, 1e-38].map((value) => new Float32Array(256).fill(value));
+    const scaled = [1e-30, 1e-9, 1e-7, 1e-6, 1e-3, 1e5, 1e37].map((scale) => gaussianValues(256, 17, scale));
+    for (const row of [spike, ...alike, ...scaled]) {
+      for (const weights of [null, new Float32Array(256).map((_, i) => (i % 3) * 1e30)]) {
+        const judge = weights ?? new Float32Array(256).fill(1);
+        const native = relativeError(type, encoder.encodeRows(type, row, 1, 256, weights), row, judge);
+        const readable = relativeError(type, inTypeScript(type, row, weights, 256), row, judge);
+        if (Number.isNaN(readable)) expect(native).toBeNaN();
+        else expect(Math.abs(native - readable)).toBeLessThanOrEqual(0.02 * readable + 1e-5);
+      }
+    }
+  });
+
   it("give the same bytes on every instruction set", () => {
     const digest = (level: string) => {
       const env = { ...process.env, DS4_CPU_ISA: level };
