@@ -3,6 +3,8 @@
     "include": ["<!(node -p \"require('node-addon-api').include_dir\")", "native"],
     "cxx": ["-std=c++20", "-O3", "-Wall", "-Wextra", "-Wno-psabi", "-fno-math-errno", "-fno-trapping-math"],
     "no_cxx": ["-fno-rtti", "-fno-exceptions", "-std=gnu++17", "-std=gnu++20"],
+    # Without the last two, gcc moves the 16-bit sums behind all their products, which then do not fit 16 registers.
+    "avx2": ["-mavx2", "-mfma", "-mf16c", "-fno-tree-ter", "-fno-tree-reassoc"],
     # gcc 12's intrinsics headers trip these two; our own code is checked without them in the other targets.
     "avx512": [
       "-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512dq", "-mavx512vnni", "-mavx512vbmi", "-mavx512vbmi2",
@@ -45,7 +47,7 @@
       "target_name": "isa_avx2",
       "type": "static_library",
       "sources": ["<!@(node scripts/native-sources.mjs isa avx2)"],
-      "conditions": [["target_arch=='x64'", { "cflags_cc": ["-mavx2", "-mfma", "-mf16c"] }]]
+      "conditions": [["target_arch=='x64'", { "cflags_cc": ["<@(avx2)"] }]]
     },
     {
       "target_name": "isa_avx512",

@@ -18,10 +18,12 @@ inline void store32(void* to, __m256i value) { _mm256_store_si256(static_cast<__
 
 // out[r] += acc[r] * weight scale * activation scale
 template <int Rows>
-inline void addSub(const float* scales, const IntRow* rows, int64_t at, const __m256i (&acc)[Rows][2],
+__attribute__((always_inline)) inline void addSub(const float* scales, const IntRow* rows, int64_t at, const __m256i (&acc)[Rows][2],
                    float (*out)[kPanelRows]) {
+  DS4_UNROLL
   for (int half = 0; half < 2; half++) {
     const __m256 scale = _mm256_load_ps(scales + 8 * half);
+    DS4_UNROLL
     for (int r = 0; r < Rows; r++) {
       float* target = out[r] + 8 * half;
       const __m256 both = _mm256_mul_ps(scale, _mm256_set1_ps(rows[r].scales[at]));
@@ -30,19 +32,20 @@ inline void addSub(const float* scales, const IntRow* rows, int64_t at, const __
   }
 }
 
-// 32 columns whose pairs fit 16 bits over `Groups` groups.
+// 32 columns whose pairs fit 16 bits over `Groups` groups. Of these types only IQ2_XXS (1 group) has an offset.
 template <int Rows, int Groups>
-inline void dotSub(const uint8_t* w, const IntRow* rows, int64_t at, __m256i (&acc)[Rows][2]) {
-  for (int r = 0; r < Rows; r++) {
-    acc[r][0] = acc[r][1] = rows[r].offsets ? _mm256_set1_epi32(rows[r].offsets[at]) : _mm256_setzero_si256();
-  }
+__attribute__((always_inline)) inline void dotSub(const uint8_t* w, const IntRow* rows, int64_t at, __m256i (&acc)[Rows][2]) {
   const __m256i ones = _mm256_set1_epi16(1);
-#pragma GCC unroll 8
+  DS4_UNROLL
+  for (int r = 0; r < Rows; r++) {
+    acc[r][0] = acc[r][1] = Groups == 1 ? _mm256_set1_epi32(rows[r].offsets[at]) : _mm256_setzero_si256();
+  }
   for (int first = 0; first < 8; first += Groups) {
     __m256i sums[Rows][2];
 #pragma GCC unroll 8
     for (int g = 0; g < Groups; g++) {
       const __m256i low = load32(w + kGroupBytes * (first + g)), high = load32(w + kGroupBytes * (first + g) + 32);
+      DS4_UNROLL
       for (int r = 0; r < Rows; r++) {
         const __m256i x = broadcast4(rows[r].quants + kSubCols * at + 4 * (first + g));
         const __m256i a = _mm256_maddubs_epi16(low, x), b = _mm256_maddubs_epi16(high, x);
@@ -50,9 +53,12 @@ inline void dotSub(const uint8_t* w, const IntRow* rows, int64_t at, __m256i (&a
         sums[r][1] = g == 0 ? b : _mm256_add_epi16(sums[r][1], b);
       }
     }
+    DS4_UNROLL
     for (int r = 0; r < Rows; r++) {
+      DS4_UNROLL
       for (int half = 0; half < 2; half++) {
-        acc[r][half] = _mm256_add_epi32(acc[r][half], _mm256_madd_epi16(sums[r][half], ones));
+        const __m256i wide = _mm256_madd_epi16(sums[r][half], ones);
+        acc[r][half] = Groups == 8 ? wide : _mm256_add_epi32(acc[r][half], wide);
       }
     }
   }
@@ -60,24 +66,28 @@ inline void dotSub(const uint8_t* w, const IntRow* rows, int64_t at, __m256i (&a
 
 // 32 columns of full bytes, as 16-bit numbers.
 template <int Rows>
-inline void dotSubWide(const uint8_t* w, const IntRow* rows, int64_t at, __m256i (&acc)[Rows][2]) {
+__attribute__((always_inline)) inline void dotSubWide(const uint8_t* w, const IntRow* rows, int64_t at, __m256i (&acc)[Rows][2]) {
   alignas(32) int32_t x[Rows][2][8];
+  DS4_UNROLL
   for (int r = 0; r < Rows; r++) {
     const __m256i quants = load32(rows[r].quants + kSubCols * at);
     store32(x[r][0], _mm256_srai_epi16(_mm256_slli_epi16(quants, 8), 8));
     store32(x[r][1], _mm256_srai_epi16(quants, 8));
     acc[r][0] = acc[r][1] = _mm256_set1_epi32(rows[r].offsets[at]);
   }
-#pragma GCC unroll 8
   for (int g = 0; g < 8; g++) {
+    DS4_UNROLL
     for (int odd = 0; odd < 2; odd++) {
       __m256i weights[2];
+      DS4_UNROLL
       for (int half = 0; half < 2; half++) {
         const __m256i both = load32(w + kGroupBytes * g + 32 * half);
         weights[half] = odd ? _mm256_srli_epi16(both, 8) : _mm256_and_si256(both, _mm256_set1_epi16(255));
       }
+      DS4_UNROLL
       for (int r = 0; r < Rows; r++) {
         const __m256i value = _mm256_set1_epi32(x[r][odd][g]);
+        DS4_UNROLL
         for (int half = 0; half < 2; half++) {
           acc[r][half] = _mm256_add_epi32(acc[r][half], _mm256_madd_epi16(weights[half], value));
         }
@@ -128,13 +138,17 @@ template <int Rows>
 inline void dotFloatRows(const FloatTile& tile, int cols, const float* const* rows, float (*out)[kPanelRows]) {
   constexpr int kParts = Rows >= 4 ? 1 : 2;
   __m256 sums[Rows][kParts][2];
+  DS4_UNROLL
   for (int r = 0; r < Rows; r++) {
+    DS4_UNROLL
     for (int half = 0; half < 2; half++) {
+      DS4_UNROLL
       for (int p = 0; p < kParts; p++) sums[r][p][half] = p == 0 ? _mm256_load_ps(out[r] + 8 * half) : _mm256_setzero_ps();
     }
   }
-  const auto add = [&](int col, int p) {
+  const auto add = [&](int col, int p) __attribute__((always_inline)) {
     const __m256 low = _mm256_load_ps(tile.weights[col]), high = _mm256_load_ps(tile.weights[col] + 8);
+    DS4_UNROLL
     for (int r = 0; r < Rows; r++) {
       const __m256 x = _mm256_broadcast_ss(rows[r] + col);
       sums[r][p][0] = _mm256_fmadd_ps(low, x, sums[r][p][0]);
@@ -143,11 +157,15 @@ inline void dotFloatRows(const FloatTile& tile, int cols, const float* const* ro
   };
   int col = 0;
   for (; col + kParts <= cols; col += kParts) {
+    DS4_UNROLL
     for (int p = 0; p < kParts; p++) add(col + p, p);
   }
   for (; col < cols; col++) add(col, 0);
+  DS4_UNROLL
   for (int r = 0; r < Rows; r++) {
+    DS4_UNROLL
     for (int half = 0; half < 2; half++) {
+      DS4_UNROLL
       for (int p = 1; p < kParts; p++) sums[r][0][half] = _mm256_add_ps(sums[r][0][half], sums[r][p][half]);
       _mm256_store_ps(out[r] + 8 * half, sums[r][0][half]);
     }

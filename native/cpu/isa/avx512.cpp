@@ -24,20 +24,24 @@ inline __m512i broadcast4(const int8_t* bytes) {
 template <int Rows, bool HasOffset>
 inline void dotIntRows(const IntTile& tile, int subs, int64_t sub32, const IntRow* rows, float (*out)[kPanelRows]) {
   __m512 sums[Rows];
+  DS4_UNROLL
   for (int r = 0; r < Rows; r++) sums[r] = _mm512_load_ps(out[r]);
   for (int sub = 0; sub < subs; sub++) {
     const int64_t at = sub32 + sub;
     __m512i acc[Rows];
+    DS4_UNROLL
     for (int r = 0; r < Rows; r++) acc[r] = HasOffset ? _mm512_set1_epi32(rows[r].offsets[at]) : _mm512_setzero_si512();
     const uint8_t* w = tile.quants[sub];
 #pragma GCC unroll 8
     for (int group = 0; group < 8; group++) {
       const __m512i weights = _mm512_loadu_si512(w + kGroupBytes * group);
+      DS4_UNROLL
       for (int r = 0; r < Rows; r++) {
         acc[r] = _mm512_dpbusd_epi32(acc[r], weights, broadcast4(rows[r].quants + kSubCols * at + 4 * group));
       }
     }
     const __m512 scale = _mm512_load_ps(tile.scales[sub]);
+    DS4_UNROLL
     for (int r = 0; r < Rows; r++) {
       const __m512 both = _mm512_mul_ps(scale, _mm512_set1_ps(rows[r].scales[at]));
       sums[r] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(acc[r]), both, sums[r]);
@@ -46,11 +50,13 @@ inline void dotIntRows(const IntTile& tile, int subs, int64_t sub32, const IntRo
   const int mins = tile.minCount * subs / 8;
   for (int j = 0; j < mins; j++) {
     const __m512 min = _mm512_load_ps(tile.mins[j]);
+    DS4_UNROLL
     for (int r = 0; r < Rows; r++) {
       const float sum = tile.minCount == 16 ? rows[r].sums16[2 * sub32 + j] : rows[r].sums32[sub32 + j];
       sums[r] = _mm512_fnmadd_ps(min, _mm512_set1_ps(sum), sums[r]);
     }
   }
+  DS4_UNROLL
   for (int r = 0; r < Rows; r++) _mm512_store_ps(out[r], sums[r]);
 }
 
@@ -73,25 +79,31 @@ template <int Rows>
 inline void dotFloatRows(const FloatTile& tile, int cols, const float* const* rows, float (*out)[kPanelRows]) {
   constexpr int kParts = Rows >= 4 ? 1 : 4;
   __m512 sums[Rows][kParts];
+  DS4_UNROLL
   for (int r = 0; r < Rows; r++) {
+    DS4_UNROLL
     for (int p = 0; p < kParts; p++) sums[r][p] = p == 0 ? _mm512_load_ps(out[r]) : _mm512_setzero_ps();
   }
   int col = 0;
   for (; col + kParts <= cols; col += kParts) {
-#pragma GCC unroll 4
+    DS4_UNROLL
     for (int p = 0; p < kParts; p++) {
       const __m512 weights = _mm512_load_ps(tile.weights[col + p]);
+      DS4_UNROLL
       for (int r = 0; r < Rows; r++) {
         sums[r][p] = _mm512_fmadd_ps(weights, _mm512_set1_ps(rows[r][col + p]), sums[r][p]);
       }
     }
   }
   for (; col < cols; col++) {
+    DS4_UNROLL
     for (int r = 0; r < Rows; r++) {
       sums[r][0] = _mm512_fmadd_ps(_mm512_load_ps(tile.weights[col]), _mm512_set1_ps(rows[r][col]), sums[r][0]);
     }
   }
+  DS4_UNROLL
   for (int r = 0; r < Rows; r++) {
+    DS4_UNROLL
     for (int p = 1; p < kParts; p++) sums[r][0] = _mm512_add_ps(sums[r][0], sums[r][p]);
     _mm512_store_ps(out[r], sums[r][0]);
   }

@@ -17,24 +17,32 @@ inline void dotIntRows(const IntTile& tile, int subs, int64_t sub32, const IntRo
   for (int sub = 0; sub < subs; sub++) {
     const int64_t at = sub32 + sub;
     int32x4_t acc[Rows][4];
+    DS4_UNROLL
     for (int r = 0; r < Rows; r++) {
       const int32_t start = !Full && rows[r].offsets ? rows[r].offsets[at] : 0;
+      DS4_UNROLL
       for (int q = 0; q < 4; q++) acc[r][q] = vdupq_n_s32(start);
     }
+    DS4_UNROLL
     for (int part = 0; part < 2; part++) {
       int8x16_t x[Rows];
+      DS4_UNROLL
       for (int r = 0; r < Rows; r++) x[r] = vld1q_s8(rows[r].quants + kSubCols * at + 16 * part);
       forLanes([&](auto lane) {
         const uint8_t* group = tile.quants[sub] + kGroupBytes * (4 * part + lane);
+        DS4_UNROLL
         for (int q = 0; q < 4; q++) {
           const uint8x16_t bytes = vld1q_u8(group + 16 * q);
           const int8x16_t w = vreinterpretq_s8_u8(Full ? veorq_u8(bytes, vdupq_n_u8(0x80)) : bytes);
+          DS4_UNROLL
           for (int r = 0; r < Rows; r++) acc[r][q] = vdotq_laneq_s32(acc[r][q], w, x[r], decltype(lane)::value);
         }
       });
     }
+    DS4_UNROLL
     for (int q = 0; q < 4; q++) {
       const float32x4_t scale = vld1q_f32(tile.scales[sub] + 4 * q);
+      DS4_UNROLL
       for (int r = 0; r < Rows; r++) {
         float* target = out[r] + 4 * q;
         const float32x4_t both = vmulq_n_f32(scale, rows[r].scales[at]);
@@ -45,6 +53,7 @@ inline void dotIntRows(const IntTile& tile, int subs, int64_t sub32, const IntRo
   const int mins = tile.minCount * subs / 8;
   for (int r = 0; r < Rows && mins > 0; r++) {
     const float* sums = tile.minCount == 16 ? rows[r].sums16 + 2 * sub32 : rows[r].sums32 + sub32;
+    DS4_UNROLL
     for (int q = 0; q < 4; q++) {
       float32x4_t total = vld1q_f32(out[r] + 4 * q);
       for (int j = 0; j < mins; j++) total = vfmsq_n_f32(total, vld1q_f32(tile.mins[j] + 4 * q), sums[j]);
@@ -69,27 +78,36 @@ void dotInt(const IntTile& tile, int subs, int64_t sub32, const IntRow* rows, in
 template <int Rows>
 inline void dotFloatRows(const FloatTile& tile, int cols, const float* const* rows, float (*out)[kPanelRows]) {
   float32x4_t sums[Rows][4];
+  DS4_UNROLL
   for (int r = 0; r < Rows; r++) {
+    DS4_UNROLL
     for (int q = 0; q < 4; q++) sums[r][q] = vld1q_f32(out[r] + 4 * q);
   }
   int col = 0;
   for (; col + 4 <= cols; col += 4) {
     float32x4_t x[Rows];
+    DS4_UNROLL
     for (int r = 0; r < Rows; r++) x[r] = vld1q_f32(rows[r] + col);
     forLanes([&](auto lane) {
+      DS4_UNROLL
       for (int q = 0; q < 4; q++) {
         const float32x4_t w = vld1q_f32(tile.weights[col + lane] + 4 * q);
+        DS4_UNROLL
         for (int r = 0; r < Rows; r++) sums[r][q] = vfmaq_laneq_f32(sums[r][q], w, x[r], decltype(lane)::value);
       }
     });
   }
   for (; col < cols; col++) {
+    DS4_UNROLL
     for (int q = 0; q < 4; q++) {
       const float32x4_t w = vld1q_f32(tile.weights[col] + 4 * q);
+      DS4_UNROLL
       for (int r = 0; r < Rows; r++) sums[r][q] = vfmaq_n_f32(sums[r][q], w, rows[r][col]);
     }
   }
+  DS4_UNROLL
   for (int r = 0; r < Rows; r++) {
+    DS4_UNROLL
     for (int q = 0; q < 4; q++) vst1q_f32(out[r] + 4 * q, sums[r][q]);
   }
 }
