@@ -134,6 +134,7 @@ void WeightMatrixObject::unpack(const Napi::CallbackInfo& info) {
 Napi::Function WorkspaceObject::define(Napi::Env env) {
   return DefineClass(env, "Workspace",
                      {InstanceAccessor<&WorkspaceObject::threads>("threads"),
+                      InstanceAccessor<&WorkspaceObject::bytes>("bytes"),
                       InstanceMethod<&WorkspaceObject::close>("close")});
 }
 
@@ -150,6 +151,10 @@ Workspace& WorkspaceObject::unwrap(Napi::Env env, const Napi::Value& value) {
 
 Napi::Value WorkspaceObject::threads(const Napi::CallbackInfo& info) {
   return Napi::Number::New(info.Env(), workspace_ ? workspace_->pool.size() : 0);
+}
+
+Napi::Value WorkspaceObject::bytes(const Napi::CallbackInfo& info) {
+  return Napi::Number::New(info.Env(), workspace_ ? static_cast<double>(workspace_->bytes()) : 0);
 }
 
 void WorkspaceObject::close(const Napi::CallbackInfo&) { workspace_.reset(); }

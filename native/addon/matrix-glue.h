@@ -53,7 +53,7 @@ class WeightMatrixObject : public Napi::ObjectWrap<WeightMatrixObject> {
   PackedMatrix matrix_;
 };
 
-/// JavaScript: new Workspace(threads); .threads; .close()
+/// JavaScript: new Workspace(threads); .threads; .bytes; .close()
 class WorkspaceObject : public Napi::ObjectWrap<WorkspaceObject> {
  public:
   static Napi::Function define(Napi::Env env);
@@ -63,6 +63,7 @@ class WorkspaceObject : public Napi::ObjectWrap<WorkspaceObject> {
 
  private:
   Napi::Value threads(const Napi::CallbackInfo& info);
+  Napi::Value bytes(const Napi::CallbackInfo& info);
   void close(const Napi::CallbackInfo& info);
   std::unique_ptr<Workspace> workspace_;
 };

@@ -56,6 +56,12 @@ class PreparedInput {
   /// run. `needInt8`: also quantize (in parallel on the pool); cols is then a multiple of 32.
   void prepare(const float* x, int64_t rows, int64_t cols, int64_t stride, bool needInt8, ThreadPool& pool);
 
+  /// Bytes in use by the int8 form.
+  size_t bytes() const {
+    const size_t words = scales.size() + sums16.size() + sums32.size() + offsets128.size() + offsets43.size();
+    return quants.size() + 4 * words;
+  }
+
   const float* x = nullptr;
   int64_t rows = 0, cols = 0, stride = 0;
   // int8 form, one scale per 32 columns (finer than ggml's 256 for K types: closer to float32 at no cost here).

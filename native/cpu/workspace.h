@@ -22,6 +22,14 @@ struct Workspace {
   std::vector<int32_t> identity;     // 0, 1, 2, …
   std::vector<float> gate, up, down;
 
+  /// Bytes in use by the vectors. Their sizes, not their capacities: what was never written is not resident.
+  /// src/plan/workspace-size.ts computes the largest value this can have.
+  size_t bytes() const {
+    const size_t ints = rowToken.size() + slotRow.size() + expertBegin.size() + identity.size();
+    const size_t floats = mixes.size() + gate.size() + up.size() + down.size();
+    return input.bytes() + sharedInput.bytes() + jobs.size() * sizeof(MatmulJob) + 4 * (ints + floats);
+  }
+
   /// `vector` with room for `count` values; never shrinks, so that steady state does not allocate.
   template <class T>
   static T* room(std::vector<T>& vector, int64_t count) {

@@ -27,6 +27,8 @@ export interface WeightMatrix {
 /** A thread team and the scratch of the steps. */
 export interface Workspace {
   readonly threads: number;
+  /** Bytes in use by the scratch of the steps; grows with the largest batch so far. */
+  readonly bytes: number;
   close(): void;
 }
 

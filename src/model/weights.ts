@@ -81,7 +81,15 @@ const INDEX_TYPES: readonly GgmlType[] = ["I32"];
  * tensor with expected and found dims (fastest first, as in the file) or type. Reads no tensor data.
  */
 export function bindModel(file: GgufFile, spec: ModelSpec = readModelSpec(file)): BoundModel {
-  const binder = new Binder(file);
+  return bindTensors(file, spec);
+}
+
+/** A tensor table with a name for messages: a file, or one that is only planned. */
+export type TensorTable = Pick<GgufFile, "name" | "tensors" | "tensor">;
+
+/** The same for a table alone. Throws as `bindModel`. */
+export function bindTensors(table: TensorTable, spec: ModelSpec): BoundModel {
+  const binder = new Binder(table);
   const { hiddenSize, hyperCount, vocabSize } = spec;
   const model = {
     spec,
@@ -180,11 +188,11 @@ export function compressorWidth(width: number, ratio: number): number {
 
 /** Looks tensors up, checks them and remembers which were asked for. */
 class Binder {
-  readonly #file: GgufFile;
+  readonly #table: TensorTable;
   readonly #used = new Set<string>();
 
-  constructor(file: GgufFile) {
-    this.#file = file;
+  constructor(table: TensorTable) {
+    this.#table = table;
   }
 
   /** Any float or quantized type. */
@@ -203,7 +211,7 @@ class Binder {
   }
 
   unused(): string[] {
-    return this.#file.tensors.map((tensor) => tensor.name).filter((name) => !this.#used.has(name));
+    return this.#table.tensors.map((tensor) => tensor.name).filter((name) => !this.#used.has(name));
   }
 
   #typed(name: string, dims: readonly number[], types: readonly GgmlType[]): TensorInfo {
@@ -213,7 +221,7 @@ class Binder {
   }
 
   #find(name: string, dims: readonly number[]): TensorInfo {
-    const tensor = this.#file.tensor(name);
+    const tensor = this.#table.tensor(name);
     if (tensor === undefined) throw this.#fail(name, `a tensor [${dims.join(", ")}]`, "none");
     if (!sameDims(tensor.dims, dims)) {
       throw this.#fail(name, `dims [${dims.join(", ")}]`, `[${tensor.dims.join(", ")}]`);
@@ -224,7 +232,7 @@ class Binder {
 
   #fail(name: string, expected: string, found: string): UnsupportedModelError {
     return new UnsupportedModelError(
-      `${this.#file.name}: tensor "${name}": expected ${expected}, found ${found}`,
+      `${this.#table.name}: tensor "${name}": expected ${expected}, found ${found}`,
     );
   }
 }

@@ -3,6 +3,9 @@
 import type { ModelSpec } from "../model/model-spec.ts";
 import { compressorWidth } from "../model/weights.ts";
 
+/** Tokens per call of the CPU backend by default: enough that every expert is read once for many tokens. */
+export const CPU_BATCH_TOKENS = 512;
+
 /** Values per token of each array; see the backend's `Scratch` for what they hold. */
 export function scratchValuesPerToken(spec: ModelSpec) {
   const { hyperCount: n, hiddenSize: hidden, headDim, expertUsedCount: used } = spec;

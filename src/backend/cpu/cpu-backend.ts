@@ -5,6 +5,7 @@ import type { GgufFile } from "../../gguf/gguf-file.ts";
 import type { ModelSpec } from "../../model/model-spec.ts";
 import { ropeFrequencies } from "../../model/rope-frequencies.ts";
 import { bindModel } from "../../model/weights.ts";
+import { CPU_BATCH_TOKENS } from "../../plan/scratch-size.ts";
 import { type LoadOptions, loadWeights, type ResidentWeights } from "../../residency/load-weights.ts";
 import type {
   Backend,
@@ -24,8 +25,6 @@ import type { RopeFrequencies } from "./pass.ts";
 import { allocateScratch, type Scratch } from "./scratch.ts";
 import { weightBytesPerToken } from "./token-traffic.ts";
 
-/** Tokens per call by default: enough that every expert is read once for many tokens. */
-const DEFAULT_BATCH_TOKENS = 512;
 const MAX_BATCH_TOKENS = 8192;
 const MAX_THREADS = 256;
 
@@ -45,7 +44,7 @@ export function createCpuBackend(file: GgufFile, addon: NativeAddon, options: Cp
   const threads = wholeOption("threads", options.threads ?? availableParallelism(), MAX_THREADS);
   const maxBatchTokens = wholeOption(
     "maxBatchTokens",
-    options.maxBatchTokens ?? DEFAULT_BATCH_TOKENS,
+    options.maxBatchTokens ?? CPU_BATCH_TOKENS,
     MAX_BATCH_TOKENS,
   );
   const kernels = nativeKernels(addon);
@@ -146,7 +145,7 @@ class CpuBackend implements Backend {
       tokens: this.#tokens,
       weightBytes: parts?.resident.bytes ?? 0,
       kvBytes: [...this.#states].reduce((total, state) => total + state.bytes, 0),
-      scratchBytes: arrays.reduce((total, array) => total + array.byteLength, 0),
+      scratchBytes: arrays.reduce((total, array) => total + array.byteLength, parts?.workspace.bytes ?? 0),
       weightBytesPerToken: parts?.weightBytesPerToken ?? 0,
     };
   }
