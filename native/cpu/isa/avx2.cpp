@@ -3,6 +3,10 @@
 // dotInt: u8 x i8 pairs summed in 16 bits for as many groups of 4 columns as the type's largest weight allows (Q4_K 8,
 // Q2_K 2, IQ2_XXS 1), then widened. Q8_0's weights use all 8 bits: its even and odd bytes are multiplied as 16-bit
 // numbers.
+//
+// 256 activation rows x 4096 columns, one thread of an AMD EPYC (Zen 5, shared with other programs), billions of
+// multiply-adds per second and share of the peak (float32 measured, int8 four times that): F32 45 (55 %), BF16 47 (55 %),
+// MXFP4 30 (34 %), Q8_0 42 (13 %), Q4_K 73 (21 %), IQ2_XXS 73 (22 %), Q2_K 60 (17 %).
 #include "cpu/isa/kernel_set.h"
 
 #if defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
