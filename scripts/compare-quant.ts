@@ -1,6 +1,6 @@
 // What quantization costs: runs the nano prompts on an exact file and on quantized ones and prints a markdown table.
 // KL is the mean over positions of KL(exact || quantized), in nats; argmax is the share of positions with the same
-// most likely token.
+// most likely token; Δ NLL is the mean difference to the first file with its standard error over positions.
 // Usage: node scripts/compare-quant.ts EXACT QUANT... [--backend reference|cpu] [--prompts verse,long]
 import { basename } from "node:path";
 import { parseArgs } from "node:util";
@@ -21,6 +21,9 @@ interface Model {
   backend: Backend;
   nllSum: number;
   nllCount: number;
+  /** Sums of the difference to the first file's NLL per position, and of its square. */
+  deltaSum: number;
+  deltaSquares: number;
   klSum: number;
   agreeing: number;
   positions: number;
@@ -51,7 +54,15 @@ printTable();
 function openModel(path: string): Model {
   const file = openGguf(path);
   const { backend } = openBackend(file, { backend: choice, threads });
-  const counters = { nllSum: 0, nllCount: 0, klSum: 0, agreeing: 0, positions: 0 };
+  const counters = {
+    nllSum: 0,
+    nllCount: 0,
+    deltaSum: 0,
+    deltaSquares: 0,
+    klSum: 0,
+    agreeing: 0,
+    positions: 0,
+  };
   return { name: basename(path), bytes: file.sizeBytes, backend, ...counters };
 }
 
@@ -88,17 +99,28 @@ function scoreRow(model: Model, exact: Float32Array, logits: Float32Array, targe
   if (target === undefined) return; // the last token predicts nothing we know
   model.nllSum += norm - logits[target];
   model.nllCount++;
+  const delta = norm - logits[target] - (exactNorm - exact[target]);
+  model.deltaSum += delta;
+  model.deltaSquares += delta * delta;
+}
+
+/** Mean difference of NLL to the first file with its standard error over positions. */
+function deltaText({ deltaSum, deltaSquares, nllCount }: Model): string {
+  const mean = deltaSum / nllCount;
+  const error = Math.sqrt((deltaSquares / nllCount - mean * mean) / nllCount);
+  return `${mean.toFixed(4)} ± ${error.toFixed(4)}`;
 }
 
 function printTable(): void {
-  console.log("| file | size | mean NLL | perplexity | mean KL | argmax agreement |");
-  console.log("| ---- | ---- | -------- | ---------- | ------- | ---------------- |");
+  console.log("| file | size | mean NLL | Δ NLL | perplexity | mean KL | argmax agreement |");
+  console.log("| ---- | ---- | -------- | ----- | ---------- | ------- | ---------------- |");
   for (const model of models) {
     const nll = model.nllSum / model.nllCount;
     const cells = [
       model.name,
       formatBytes(model.bytes),
       nll.toFixed(4),
+      deltaText(model),
       Math.exp(nll).toFixed(4),
       (model.klSum / model.positions).toFixed(5),
       `${((100 * model.agreeing) / model.positions).toFixed(2)} %`,
