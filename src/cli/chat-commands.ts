@@ -61,6 +61,7 @@ async function setCtx(chat: Chat, argument: string): Promise<CommandOutcome> {
   if (!/^\d{1,9}$/.test(argument) || ctxTokens < 1)
     throw new UsageError("expected /ctx N with a number of tokens");
   chat.context.checkCtx(ctxTokens, "/ctx");
+  chat.context.checkMemory(ctxTokens);
   await chat.engine.resize(ctxTokens);
   say(chat, `context: ${ctxTokens} tokens`);
   return "done";

@@ -79,7 +79,10 @@ export async function runImatrix(flags: ImatrixFlags, terminal: Terminal): Promi
   let backend: Backend | undefined;
   const bar = new ProgressBar(terminal);
   try {
-    const opened = openBackend(file, flags, { onProgress: bar.listener });
+    // --force is about the output file here; a model that does not fit is refused.
+    const { backend: choice, threads, ctx: ctxTokens } = flags;
+    const load = { onProgress: bar.listener };
+    const opened = openBackend(file, { backend: choice, threads, ctxTokens }, load);
     backend = opened.backend;
     bar.clear();
     for (const warning of opened.warnings) note(terminal, `warning: ${warning}`);

@@ -1,7 +1,7 @@
 // The composition root of the engine: which backend runs a file. Runs inside the worker thread.
 import type { Backend } from "../backend/backend.ts";
-import { createCpuBackend } from "../backend/cpu/cpu-backend.ts";
-import { loadNative } from "../backend/native.ts";
+import { type CpuOptions, createCpuBackend } from "../backend/cpu/cpu-backend.ts";
+import { loadNative, type NativeAddon } from "../backend/native.ts";
 import { createReferenceBackend } from "../backend/reference/reference-backend.ts";
 import { Ds4Error } from "../core/errors.ts";
 import type { ProgressListener } from "../core/progress.ts";
@@ -9,15 +9,18 @@ import type { GgufFile } from "../gguf/gguf-file.ts";
 import { openGguf } from "../gguf/open-gguf.ts";
 import type { LoadOptions } from "../residency/load-weights.ts";
 import type { EngineParts } from "../session/engine-loop.ts";
-import type { EngineWorkerOptions } from "../session/engine-protocol.ts";
+import type { BackendChoice, EngineWorkerOptions } from "../session/engine-protocol.ts";
 import { tokenizerFromGguf } from "../tokenizer/gguf-tables.ts";
+import { preflight } from "./preflight.ts";
 
 /** Opens file, tokenizer and backend. Throws their errors; nothing stays open on failure. */
 export function openParts(options: EngineWorkerOptions, onProgress?: ProgressListener): EngineParts {
   const file = openGguf(options.modelPath);
   try {
+    const choice = chooseBackend(options.backend);
+    const warnings = [...choice.warnings, ...preflight(file, { ...options, backend: choice.name })];
     const tokenizer = tokenizerFromGguf(file);
-    const { backend, warnings } = openBackend(file, options, { onProgress });
+    const backend = createBackend(choice, file, { threads: options.threads, onProgress });
     const createDecoder = () => tokenizer.createDetokenizer({ hideControl: true });
     return { backend: closingFile(backend, file), createDecoder, warnings };
   } catch (error) {
@@ -26,22 +29,42 @@ export function openParts(options: EngineWorkerOptions, onProgress?: ProgressLis
   }
 }
 
-/** The backend asked for; `auto` falls back to the reference with one warning. Throws `native`, `memory`, …. */
+/** What `openBackend` needs to know. */
+export type OpenBackendOptions = Omit<EngineWorkerOptions, "modelPath">;
+
+/**
+ * The backend asked for, after the preflight; `auto` falls back to the reference with one warning. Throws `native`,
+ * `memory`, ….
+ */
 export function openBackend(
   file: GgufFile,
-  options: Pick<EngineWorkerOptions, "backend" | "threads">,
+  options: OpenBackendOptions,
   load: LoadOptions = {},
 ): { backend: Backend; warnings: string[] } {
-  if (options.backend === "reference") return { backend: createReferenceBackend(file), warnings: [] };
+  const choice = chooseBackend(options.backend);
+  const warnings = [...choice.warnings, ...preflight(file, { ...options, backend: choice.name })];
+  return { backend: createBackend(choice, file, { threads: options.threads, ...load }), warnings };
+}
+
+/** Which backend will run, before anything of it exists. */
+export type BackendDecision = { warnings: string[] } & (
+  | { name: "cpu"; addon: NativeAddon }
+  | { name: "reference" }
+);
+
+/** Decides what `auto` means here. Throws `native` when the cpu backend is asked for and cannot run. */
+export function chooseBackend(choice: BackendChoice): BackendDecision {
+  if (choice === "reference") return { name: "reference", warnings: [] };
   const native = loadNative();
-  if (native.addon !== null) {
-    const { threads } = options;
-    return { backend: createCpuBackend(file, native.addon, { threads, ...load }), warnings: [] };
-  }
+  if (native.addon !== null) return { name: "cpu", addon: native.addon, warnings: [] };
   const reason = `the native addon does not load (${native.reason})`;
-  if (options.backend === "cpu") throw new Ds4Error("native", `${reason}; use --backend reference`);
+  if (choice === "cpu") throw new Ds4Error("native", `${reason}; use --backend reference`);
   const warning = `${reason}; the plain TypeScript backend runs instead, which is many times slower`;
-  return { backend: createReferenceBackend(file), warnings: [warning] };
+  return { name: "reference", warnings: [warning] };
+}
+
+function createBackend(choice: BackendDecision, file: GgufFile, options: CpuOptions): Backend {
+  return choice.name === "cpu" ? createCpuBackend(file, choice.addon, options) : createReferenceBackend(file);
 }
 
 function closingFile(backend: Backend, file: GgufFile): Backend {

@@ -2,6 +2,7 @@
 // or begin token, and its first 32 tokens are context only, as in ds4, so that the figures can be compared.
 import { UsageError } from "../core/errors.ts";
 import { DEFAULT_CTX_TOKENS } from "../session/engine-loop.ts";
+import { scoredRows } from "../session/evaluate.ts";
 import { interruptible, type RunContext, readTextFile } from "./run-context.ts";
 import { note } from "./terminal.ts";
 
@@ -19,7 +20,9 @@ export async function runPerplexity(context: RunContext, path: string): Promise<
   const totalTokens = tokens.length;
   if (flags.tokens !== undefined) tokens = tokens.slice(0, UNSCORED_TOKENS + flags.tokens);
   const { windowTokens, strideTokens } = windowsOf(context);
-  const engine = await context.openEngine();
+  const headRows = scoredRows(model.tokenizer.vocabSize, flags.prefillChunk);
+  const ctxTokens = Math.min(windowTokens, tokens.length);
+  const engine = await context.openEngine({ headRows, ctxTokens });
   try {
     const { chunkTokens, skipTokens } = { chunkTokens: flags.prefillChunk, skipTokens: UNSCORED_TOKENS };
     const request = { tokens, windowTokens, strideTokens, skipTokens, chunkTokens };

@@ -2,13 +2,16 @@
 // built from flags, and interruption.
 import { readFileSync } from "node:fs";
 import { Ds4Error, UsageError } from "../core/errors.ts";
+import { openGguf } from "../gguf/open-gguf.ts";
 import { Engine } from "../session/engine.ts";
 import type { GenerateRequest, ThinkingTags } from "../session/generate.ts";
 import type { SamplingParams } from "../session/sampling-params.ts";
 import type { Thinking } from "../template/conversation.ts";
 import { SPECIAL_TEXT } from "../tokenizer/tokenizer-tables.ts";
 import { ChatPrompt } from "./chat-prompt.ts";
+import { chooseBackend } from "./open-backend.ts";
 import { type OpenModel, openModel, resolveModelPath } from "./open-model.ts";
+import { preflight } from "./preflight.ts";
 import { ProgressBar } from "./progress-bar.ts";
 import { backendOf, type RunFlags, samplingOf } from "./run-options.ts";
 import { note, type Terminal } from "./terminal.ts";
@@ -34,6 +37,18 @@ export function readTextFile(path: string, flag: string): string {
   }
 }
 
+/** The engine checks again and warns; this refusal comes before the tokenizer is built and the worker started. */
+function refuseUnfit(path: string, flags: RunFlags, ctx = flags.ctx): void {
+  const file = openGguf(path);
+  try {
+    const backend = chooseBackend(backendOf(flags)).name;
+    const ctxTokens = flags.perplexityFile === undefined ? ctx : (flags.pplCtx ?? ctx);
+    preflight(file, { backend, threads: flags.threads, ctxTokens, force: flags.force });
+  } finally {
+    file.close();
+  }
+}
+
 /** One run of the root command. */
 export class RunContext {
   readonly flags: RunFlags;
@@ -43,11 +58,13 @@ export class RunContext {
   readonly prompt: ChatPrompt;
   readonly sampling: SamplingParams;
 
-  /** Opens the model's text side. Throws what `openModel` throws, and `usage`. */
+  /** Opens the model's text side. Throws what `openModel` throws, `usage`, and `memory` when it cannot be loaded. */
   constructor(flags: RunFlags, terminal: Terminal) {
     this.flags = flags;
     this.terminal = terminal;
-    this.model = openModel(resolveModelPath(flags.model));
+    const path = resolveModelPath(flags.model);
+    if (!flags.dumpTokens) refuseUnfit(path, flags);
+    this.model = openModel(path);
     this.bar = new ProgressBar(terminal);
     this.prompt = new ChatPrompt(this.model.tokenizer, flags.system, this.model.checkpoint);
     this.sampling = samplingOf(flags);
@@ -91,14 +108,16 @@ export class RunContext {
     };
   }
 
-  /** Loads the weights, with progress and warnings. */
-  async openEngine(): Promise<Engine> {
+  /** Loads the weights, with progress and warnings. `headRows`, `ctxTokens`: see `EngineWorkerOptions`. */
+  async openEngine(demand: { headRows?: number; ctxTokens?: number } = {}): Promise<Engine> {
     const { flags, terminal, bar, model } = this;
     const engine = await Engine.open({
       modelPath: model.path,
       backend: backendOf(flags),
       threads: flags.threads,
-      ctxTokens: flags.ctx,
+      ctxTokens: demand.ctxTokens ?? flags.ctx,
+      headRows: demand.headRows,
+      force: flags.force,
       onProgress: bar.listener,
     }).finally(() => bar.clear());
     for (const warning of engine.info.warnings) note(terminal, `warning: ${warning}`);
@@ -112,6 +131,11 @@ export class RunContext {
     throw new UsageError(
       `${name}: this model was trained for 1..${trainedCtxTokens} tokens, got ${ctxTokens}`,
     );
+  }
+
+  /** Throws `memory` when the loaded model with another context would not fit. */
+  checkMemory(ctxTokens: number): void {
+    refuseUnfit(this.model.path, this.flags, ctxTokens);
   }
 
   #thinkingTags(thinking: Thinking): ThinkingTags | undefined {

@@ -41,6 +41,7 @@ export interface RunFlags {
   prefillChunk?: number;
   backend: BackendChoice;
   cpu?: boolean;
+  force?: boolean;
   perplexityFile?: string;
   pplCtx?: number;
   pplStride?: number;
@@ -123,6 +124,7 @@ export function addRunFlags(command: Command): void {
       .choices(["auto", "cpu", "reference"])
       .default("auto"),
     flag("--cpu", "same as --backend cpu"),
+    flag("--force", "load the model even if it does not fit in memory"),
   );
   group(
     "Diagnostics:",

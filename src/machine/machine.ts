@@ -61,3 +61,19 @@ export function withBudget(machine: Machine, poolId: string, budgetBytes: number
     ),
   };
 }
+
+/** The same machine with `bytes` more to be had in one pool: memory that will be given back or is counted elsewhere. */
+export function withFreed(machine: Machine, poolId: string, bytes: number): Machine {
+  return {
+    ...machine,
+    pools: machine.pools.map((pool) =>
+      pool.id === poolId
+        ? {
+            ...pool,
+            availableBytes: pool.availableBytes + bytes,
+            limits: pool.limits.map((limit) => ({ ...limit, availableBytes: limit.availableBytes + bytes })),
+          }
+        : pool,
+    ),
+  };
+}

@@ -83,9 +83,7 @@ export function refusal(plan: MemoryPlan, fit: Fit, remedies: readonly Remedy[])
     `${plan.name} does not fit with ${run}: it needs ${formatBytes(needBytes)} of ${pool} memory, ` +
       `${formatBytes(availableBytes)} can be had${limit}, ${formatBytes(needBytes - availableBytes)} too little`,
     `  largest: ${largestClasses(plan, pool).join(", ")}`,
-    ...(remedies.length === 0
-      ? ["  nothing that this program knows would make it fit"]
-      : ["  what would fit:"]),
+    remedies.length === 0 ? "  no smaller run would fit here" : "  what would fit:",
     ...remedies.map((remedy) => `    ${remedy.text}`),
   ];
   return new MemoryError(lines.join("\n"), needBytes, availableBytes);

@@ -18,6 +18,10 @@ export interface EngineWorkerOptions {
   threads?: number;
   /** Context to allocate; undefined takes the default, at most what the model was trained for. */
   ctxTokens?: number;
+  /** Most tokens whose logits one call will want: 1 unless texts are scored. Counts in the memory plan. */
+  headRows?: number;
+  /** Load the model although the memory plan says that it does not fit. */
+  force?: boolean;
 }
 
 /** What is known of an opened engine. */

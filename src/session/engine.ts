@@ -66,8 +66,8 @@ export class Engine {
    * or `EngineCrashedError`.
    */
   static async open(options: EngineOptions): Promise<Engine> {
-    const { modelPath, backend = "auto", threads, ctxTokens } = options;
-    const workerData: EngineWorkerOptions = { modelPath, backend, threads, ctxTokens };
+    const { modelPath, backend = "auto", threads, ctxTokens, headRows, force } = options;
+    const workerData: EngineWorkerOptions = { modelPath, backend, threads, ctxTokens, headRows, force };
     const worker = new Worker(options.workerUrl ?? DEFAULT_WORKER_URL, {
       workerData,
       resourceLimits: options.resourceLimits,

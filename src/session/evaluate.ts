@@ -41,6 +41,11 @@ export interface EvaluateResult {
   seconds: number;
 }
 
+/** Most tokens whose logits `evaluate` holds at once. */
+export function scoredRows(vocabSize: number, chunkTokens = DEFAULT_CHUNK_TOKENS): number {
+  return Math.min(chunkTokens, Math.max(1, Math.floor(LOGITS_BYTES_MAX / (4 * vocabSize))));
+}
+
 /** Options of `evaluate`. */
 export interface EvaluateOptions {
   signal?: CancelSignal;
@@ -60,9 +65,7 @@ export function evaluate(
   const { tokens } = request;
   const { windowTokens, strideTokens, skipTokens } = checkedWindows(request);
   const vocabSize = backend.spec.vocabSize;
-  const logitsRows = Math.max(1, Math.floor(LOGITS_BYTES_MAX / (4 * vocabSize)));
-  const wanted = request.chunkTokens ?? DEFAULT_CHUNK_TOKENS;
-  const chunkTokens = Math.min(wanted, backend.maxBatchTokens, logitsRows);
+  const chunkTokens = Math.min(scoredRows(vocabSize, request.chunkTokens), backend.maxBatchTokens);
   const scores = new Scores(tokens.length);
   const started = performance.now();
   let evaluatedTokens = 0;

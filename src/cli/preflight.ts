@@ -1,0 +1,86 @@
+// Before a model is loaded: plan it from the header and compare with the machine. Reads no weight byte.
+import { availableParallelism } from "node:os";
+import { decodedBytes, MAX_DECODED_BYTES } from "../backend/reference/weight-decoding.ts";
+import { modelTensors } from "../convert/model-shape.ts";
+import { PUBLISHED_ALIASES, publishedModel } from "../convert/published-models.ts";
+import { MemoryError } from "../core/errors.ts";
+import type { GgufFile } from "../gguf/gguf-file.ts";
+import { type Machine, withFreed } from "../machine/machine.ts";
+import { probeMachine } from "../machine/probe.ts";
+import type { ModelSpec } from "../model/model-spec.ts";
+import { type BoundModel, bindModel } from "../model/weights.ts";
+import { checkFits, refusal, tightWarning } from "../plan/fit.ts";
+import { type PlanOptions, planMemory } from "../plan/memory-plan.ts";
+import { type Alternative, findRemedies, type PlanRequest } from "../plan/remedies.ts";
+import { CPU_BATCH_TOKENS } from "../plan/scratch-size.ts";
+import { DEFAULT_CTX_TOKENS } from "../session/engine-loop.ts";
+
+/** What a run will ask for. */
+export interface RunDemand {
+  backend: "cpu" | "reference";
+  threads?: number;
+  /** Default: what a session takes. */
+  ctxTokens?: number;
+  /** Rows of logits wanted at once; 1 by default. */
+  headRows?: number;
+  /** Load although the plan does not fit. */
+  force?: boolean;
+}
+
+/** This machine, with what this process holds already counted as free: the plan counts it again. */
+export function machineForRun(): Machine {
+  return withFreed(probeMachine(), "host", process.memoryUsage.rss());
+}
+
+/** The plan's options for a run of one session. */
+export function runOptions(spec: ModelSpec, demand: RunDemand): PlanOptions {
+  const { backend, ctxTokens = DEFAULT_CTX_TOKENS, headRows = 1 } = demand;
+  return {
+    backend,
+    ctxTokens: Math.min(ctxTokens, spec.contextTokens),
+    slots: 1,
+    batchTokens: CPU_BATCH_TOKENS,
+    headRows,
+    threads: demand.threads ?? availableParallelism(),
+  };
+}
+
+/**
+ * Checks that the run fits. Returns warnings: a tight fit, or with `force` the refusal. Throws `memory` with need, have
+ * and remedies, and what binding the file throws.
+ */
+export function preflight(file: GgufFile, demand: RunDemand, machine: Machine = machineForRun()): string[] {
+  const model = bindModel(file);
+  // Above its own limit the reference backend refuses by itself, and knows better what to do.
+  if (demand.backend === "reference" && decodedBytes(model) > MAX_DECODED_BYTES) return [];
+  const request: PlanRequest = { name: file.name, model, options: runOptions(model.spec, demand) };
+  const plan = planMemory(file.name, model, request.options, machine);
+  const fit = checkFits(plan, machine);
+  if (fit.verdict === "fits") return [];
+  if (fit.verdict === "tight") return [tightWarning(plan, fit), ...machine.warnings];
+  const error = refusal(plan, fit, findRemedies(request, machine, alternativesTo(model)));
+  if (demand.force) return [`${error.message.split("\n")[0]}; loading it anyway`, ...machine.warnings];
+  const lines = [
+    error.message,
+    "  --force loads it anyway; this or other programs may then be killed",
+    ...machine.warnings.map((warning) => `  note: ${warning}`),
+  ];
+  throw new MemoryError(lines.join("\n"), error.neededBytes, error.availableBytes);
+}
+
+/** Published files of the same shape with fewer bytes, largest first. */
+export function alternativesTo(model: BoundModel): Alternative[] {
+  const shape = JSON.stringify(modelTensors(model.spec));
+  const bytes = expertBytes(model);
+  return PUBLISHED_ALIASES.map((alias) => ({ alias, model: publishedModel(alias) })).filter(
+    (other) => expertBytes(other.model) < bytes && JSON.stringify(modelTensors(other.model.spec)) === shape,
+  );
+}
+
+/** The files of one shape differ in their experts. */
+function expertBytes({ layers }: BoundModel): number {
+  return layers.reduce(
+    (sum, { gateExps, upExps, downExps }) => sum + gateExps.bytes + upExps.bytes + downExps.bytes,
+    0,
+  );
+}
