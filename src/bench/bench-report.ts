@@ -1,27 +1,9 @@
 // Turns measured rows into CSV, a table for people, and the "unstable run" verdict. Pure text, no measuring.
-import { formatBytes } from "../core/units.ts";
+import { UsageError } from "../core/errors.ts";
+import { quotedText } from "../core/quoted-text.ts";
+import { formatBytes, formatSeconds } from "../core/units.ts";
+import type { BenchFacts } from "./bench-facts.ts";
 import type { FrontierRow } from "./frontier-bench.ts";
-
-/** Facts of one run beside its rows; all of them go into the paste-ready block. */
-export interface BenchFacts {
-  /** Package version and, where known, commit. */
-  version: string;
-  date: string;
-  machine: string;
-  cpu: string;
-  backend: string;
-  threads: number;
-  modelFile: string;
-  modelBytes: number;
-  /** SHA-256 of the file's header and size: tells files apart without reading 90 GB. */
-  modelFingerprint: string;
-  chunkTokens: number;
-  weightBytesPerToken: number;
-  /** Measured sequential read bandwidth, bytes per second; 0 when unknown. */
-  readBandwidth: number;
-  planBytes: number;
-  peakRssBytes: number;
-}
 
 /** Change of the first frontier when repeated at the end from which a run counts as unstable (case 138). */
 export const UNSTABLE_SHARE = 0.1;
@@ -37,11 +19,28 @@ const COLUMNS = [
   "gen_steady_tokens",
   "gen_steady_tps",
   "kvcache_bytes",
+  "ttft_ms",
+  "gap_median_ms",
+  "gap_max_ms",
   "gen_gbs",
   "bandwidth_share",
   "peak_rss_bytes",
   "plan_bytes",
 ] as const;
+
+const TABLE_HEADER = [
+  "context",
+  "prefilled",
+  "prefill t/s",
+  "first token",
+  "gen",
+  "gen t/s",
+  "median ms",
+  "max ms",
+  "GB/s",
+  "of peak",
+  "KV",
+];
 
 /** Bytes of weights read per second while decoding, and their share of the measured bandwidth. */
 export function decodeBandwidth(
@@ -66,6 +65,9 @@ export function formatCsv(rows: readonly FrontierRow[], facts: BenchFacts): stri
       row.genSteadyTokens,
       row.genSteadyTps.toFixed(2),
       row.kvcacheBytes,
+      row.ttftMs.toFixed(2),
+      row.gapMedianMs.toFixed(2),
+      row.gapMaxMs.toFixed(2),
       (decode.bytesPerSecond / 1e9).toFixed(3),
       decode.share.toFixed(4),
       facts.peakRssBytes,
@@ -76,10 +78,16 @@ export function formatCsv(rows: readonly FrontierRow[], facts: BenchFacts): stri
   return [COLUMNS.join(","), ...lines].map((line) => `${line}\n`).join("");
 }
 
-/** Reads back the columns that comparison and plots need; unknown columns are ignored, missing ones are 0. */
+/**
+ * Reads back the columns that comparison and plots need, ours or ds4's; unknown columns are ignored, missing ones are
+ * 0. Throws `usage` when the text has no `ctx_tokens` column.
+ */
 export function parseCsv(text: string): FrontierRow[] {
   const [header, ...lines] = text.trim().split(/\r?\n/);
   const names = header.split(",");
+  if (!names.includes("ctx_tokens")) {
+    throw new UsageError(`expected a CSV with a ctx_tokens column, got ${quotedText(header)}`);
+  }
   return lines.map((line) => {
     const values = line.split(",");
     const get = (name: string) => Number(values[names.indexOf(name)] ?? 0) || 0;
@@ -93,6 +101,9 @@ export function parseCsv(text: string): FrontierRow[] {
       genSteadyTokens: get("gen_steady_tokens"),
       genSteadyTps: get("gen_steady_tps"),
       kvcacheBytes: get("kvcache_bytes"),
+      ttftMs: get("ttft_ms"),
+      gapMedianMs: get("gap_median_ms"),
+      gapMaxMs: get("gap_max_ms"),
     };
   });
 }
@@ -125,51 +136,26 @@ export function formatTable(header: readonly string[], rows: readonly (readonly 
   return [line(header), line(widths.map((width) => "-".repeat(width))), ...rows.map(line)].join("\n");
 }
 
-/** The table for people. */
+/** The table for people. Figures that are not known (through a server: bandwidth and KV) are dashes. */
 export function formatRows(rows: readonly FrontierRow[], facts: BenchFacts): string {
+  const known = (value: number, text: string) => (value > 0 ? text : "-");
   const cells = rows.map((row) => {
-    const decode = decodeBandwidth(row, facts);
+    const { bytesPerSecond, share } = decodeBandwidth(row, facts);
     return [
       String(row.ctxTokens),
       String(row.prefillTokens),
-      row.prefillTps.toFixed(1),
+      known(row.prefillTps, row.prefillTps.toFixed(1)),
+      formatSeconds(row.ttftMs / 1000),
       String(row.genTokens),
-      row.genTps.toFixed(2),
-      row.genFirstMs.toFixed(1),
-      (decode.bytesPerSecond / 1e9).toFixed(2),
-      decode.share > 0 ? `${(decode.share * 100).toFixed(0)} %` : "-",
-      formatBytes(row.kvcacheBytes),
+      known(row.genTps, row.genTps.toFixed(2)),
+      known(row.gapMedianMs, row.gapMedianMs.toFixed(1)),
+      known(row.gapMaxMs, row.gapMaxMs.toFixed(1)),
+      known(bytesPerSecond, (bytesPerSecond / 1e9).toFixed(2)),
+      known(share, `${(share * 100).toFixed(0)} %`),
+      known(row.kvcacheBytes, formatBytes(row.kvcacheBytes)),
     ];
   });
-  const header = [
-    "context",
-    "prefilled",
-    "prefill t/s",
-    "gen",
-    "gen t/s",
-    "first ms",
-    "GB/s",
-    "of peak",
-    "KV",
-  ];
-  return formatTable(header, cells);
-}
-
-/** The paste-ready block of facts (case 137). */
-export function formatFacts(facts: BenchFacts): string {
-  const lines: [string, string][] = [
-    ["ds4-ts", facts.version],
-    ["date", facts.date],
-    ["machine", `${facts.machine}; ${facts.cpu}`],
-    ["backend", `${facts.backend}; ${facts.threads} threads; chunk ${facts.chunkTokens}`],
-    ["model", `${facts.modelFile}; ${formatBytes(facts.modelBytes)}; ${facts.modelFingerprint}`],
-    [
-      "read",
-      `${formatBytes(facts.weightBytesPerToken)} of weights per token; memory ${(facts.readBandwidth / 1e9).toFixed(1)} GB/s`,
-    ],
-    ["memory", `peak ${formatBytes(facts.peakRssBytes)}; planned ${formatBytes(facts.planBytes)}`],
-  ];
-  return lines.map(([name, value]) => `${name.padEnd(8)} ${value}`).join("\n");
+  return formatTable(TABLE_HEADER, cells);
 }
 
 /** Two runs side by side: rates of B over A at the frontiers that both have. */

@@ -18,9 +18,13 @@ export interface FrontierOptions {
   genTokens: number;
   /** Tokens per prefill call; default the backend's own maximum. */
   chunkTokens?: number;
+  /** Tokens of KV state to allocate; default and least: the last frontier, `genTokens` and one more. */
+  allocTokens?: number;
   /** Never generated: end-of-sequence tokens, so that every frontier decodes the same number of tokens. */
   bannedTokens?: readonly number[];
   onProgress?: ProgressListener;
+  /** Called with each row as soon as it is measured, so that a cancelled run keeps what it has. */
+  onRow?: (row: FrontierRow) => void;
   signal?: AbortSignal;
   /** Milliseconds, monotonic; replaced in tests. */
   now?: () => number;
@@ -40,6 +44,11 @@ export interface FrontierRow {
   genSteadyTokens: number;
   genSteadyTps: number;
   kvcacheBytes: number;
+  /** From the start of the suffix until the first new token is known. */
+  ttftMs: number;
+  /** Median and largest time between two generated tokens; 0 when fewer than two were. */
+  gapMedianMs: number;
+  gapMaxMs: number;
 }
 
 /** The frontiers of a sweep, ascending, ending at or below `ctxMax`. Throws `usage` on a step that never ends. */
@@ -61,15 +70,22 @@ export function listFrontiers(
   return frontiers;
 }
 
+/** Rows of a sweep and its first frontier measured again at the end. */
+export interface FrontierResult {
+  rows: FrontierRow[];
+  repeat: FrontierRow;
+}
+
 /**
  * Runs the sweep over `tokens` (at least `ctxMax` of them), the first frontier repeated at the end in a fresh
- * state: `repeat` differing from `rows[0]` tells of heat, memory pressure or other load. Throws `cancelled`.
+ * state: `repeat` differing from `rows[0]` tells of heat, memory pressure or other load. Lets the event loop run
+ * between forward calls, outside the timing. Throws `usage` for frontiers that cannot be, `cancelled`.
  */
-export function runFrontierBench(
+export async function runFrontierBench(
   backend: Backend,
   tokens: Int32Array,
   options: FrontierOptions,
-): { rows: FrontierRow[]; repeat: FrontierRow } {
+): Promise<FrontierResult> {
   const frontiers = listFrontiers(options);
   const last = frontiers[frontiers.length - 1];
   if (tokens.length < last) {
@@ -77,78 +93,117 @@ export function runFrontierBench(
       `the prompt has ${tokens.length} tokens, the last frontier needs ${last}; give a longer file`,
     );
   }
-  const kv = backend.createKv(last + options.genTokens + 1);
+  const neededTokens = last + options.genTokens + 1;
+  const allocTokens = options.allocTokens ?? neededTokens;
+  if (allocTokens < neededTokens) {
+    throw new UsageError(`--ctx-alloc: this sweep needs at least ${neededTokens} tokens, got ${allocTokens}`);
+  }
+  const kv = backend.createKv(allocTokens);
   try {
     // One untimed short call: first-use costs (page faults, thread start) belong to no frontier.
     backend.forward([{ kv, tokens: tokens.slice(0, Math.min(8, tokens.length)), logits: "last" }]);
     kv.reset();
-    const rows = frontiers.map((frontier) => measureFrontier(backend, kv, tokens, frontier, options));
+    const rows: FrontierRow[] = [];
+    for (const frontier of frontiers) {
+      const row = await measureFrontier(backend, kv, tokens, frontier, options);
+      rows.push(row);
+      options.onRow?.(row);
+    }
     kv.reset();
-    return { rows, repeat: measureFrontier(backend, kv, tokens, frontiers[0], options) };
+    return { rows, repeat: await measureFrontier(backend, kv, tokens, frontiers[0], options) };
   } finally {
     kv.close();
   }
 }
 
-function measureFrontier(
+async function measureFrontier(
   backend: Backend,
   kv: KvState,
   tokens: Int32Array,
   frontier: number,
   options: FrontierOptions,
-): FrontierRow {
-  const now = options.now ?? (() => performance.now());
+): Promise<FrontierRow> {
   const suffix = tokens.subarray(kv.lengthTokens, frontier);
-  const started = now();
-  let logits = prefill(backend, kv, suffix, frontier, options);
-  const prefillMs = now() - started;
+  const { logits, prefillMs } = await prefill(backend, kv, suffix, frontier, options);
   const snapshot = options.genTokens > 0 ? kv.snapshot() : null;
-  const stamps = [now()];
-  for (let i = 0; i < options.genTokens; i++) {
-    checkCancelled(options.signal);
-    const token = greedyToken(logits, options.bannedTokens ?? []);
-    logits = backend.forward([{ kv, tokens: Int32Array.of(token), logits: "last" }]).logits[0];
-    stamps.push(now());
-  }
+  const stepsMs = await decode(backend, kv, logits, frontier, options);
   if (snapshot !== null) kv.restore(snapshot);
-  const steadyTokens = Math.max(0, options.genTokens - 1);
-  const rate = (count: number, ms: number) => (count > 0 && ms > 0 ? (count * 1000) / ms : 0);
   return {
     ctxTokens: frontier,
     prefillTokens: suffix.length,
-    prefillTps: rate(suffix.length, prefillMs),
-    genTokens: options.genTokens,
-    genTps: rate(options.genTokens, stamps[stamps.length - 1] - stamps[0]),
-    genFirstMs: options.genTokens > 0 ? stamps[1] - stamps[0] : 0,
-    genSteadyTokens: steadyTokens,
-    genSteadyTps: steadyTokens > 0 ? rate(steadyTokens, stamps[stamps.length - 1] - stamps[1]) : 0,
+    prefillTps: tokensPerSecond(suffix.length, prefillMs),
     kvcacheBytes: kv.bytes,
+    ttftMs: prefillMs,
+    ...decodeFigures(stepsMs),
   };
 }
 
-function prefill(
+/** The decode columns of a row from the milliseconds of each generated token. */
+export function decodeFigures(stepsMs: readonly number[]) {
+  const steady = stepsMs.slice(1);
+  const sum = (values: readonly number[]) => values.reduce((total, value) => total + value, 0);
+  const sorted = steady.toSorted((a, b) => a - b);
+  return {
+    genTokens: stepsMs.length,
+    genTps: tokensPerSecond(stepsMs.length, sum(stepsMs)),
+    genFirstMs: stepsMs[0] ?? 0,
+    genSteadyTokens: steady.length,
+    genSteadyTps: tokensPerSecond(steady.length, sum(steady)),
+    gapMedianMs: sorted[sorted.length >> 1] ?? 0,
+    gapMaxMs: sorted.at(-1) ?? 0,
+  };
+}
+
+/** 0 when nothing was counted or no time passed. */
+export function tokensPerSecond(count: number, ms: number): number {
+  return count > 0 && ms > 0 ? (count * 1000) / ms : 0;
+}
+
+async function prefill(
   backend: Backend,
   kv: KvState,
   suffix: Int32Array,
   frontier: number,
   options: FrontierOptions,
-): Float32Array {
+): Promise<{ logits: Float32Array; prefillMs: number }> {
+  const now = options.now ?? (() => performance.now());
   const chunkTokens = Math.min(options.chunkTokens ?? backend.maxBatchTokens, backend.maxBatchTokens);
-  let logits = new Float32Array(0);
+  let logits: Float32Array = new Float32Array(0);
+  let prefillMs = 0;
   for (let start = 0; start < suffix.length; start += chunkTokens) {
-    checkCancelled(options.signal);
+    await yieldToEvents(options.signal);
     const chunk = suffix.slice(start, start + chunkTokens);
     const isLast = start + chunk.length === suffix.length;
-    logits = backend.forward([{ kv, tokens: chunk, logits: isLast ? "last" : "none" }])
-      .logits[0] as Float32Array<ArrayBuffer>;
-    options.onProgress?.({
-      label: `prefill to ${frontier}`,
-      done: start + chunk.length,
-      total: suffix.length,
-      unit: "tokens",
-    });
+    const started = now();
+    [logits] = backend.forward([{ kv, tokens: chunk, logits: isLast ? "last" : "none" }]).logits;
+    prefillMs += now() - started;
+    const done = start + chunk.length;
+    const label = `prefill to ${frontier}`;
+    options.onProgress?.({ label, done, total: suffix.length, unit: "tokens" });
   }
-  return logits;
+  return { logits, prefillMs };
+}
+
+async function decode(
+  backend: Backend,
+  kv: KvState,
+  firstLogits: Float32Array,
+  frontier: number,
+  options: FrontierOptions,
+): Promise<number[]> {
+  const now = options.now ?? (() => performance.now());
+  const label = `decode at ${frontier}`;
+  const stepsMs: number[] = [];
+  let logits = firstLogits;
+  for (let index = 0; index < options.genTokens; index++) {
+    await yieldToEvents(options.signal);
+    const started = now();
+    const token = greedyToken(logits, options.bannedTokens ?? []);
+    [logits] = backend.forward([{ kv, tokens: Int32Array.of(token), logits: "last" }]).logits;
+    stepsMs.push(now() - started);
+    options.onProgress?.({ label, done: index + 1, total: options.genTokens, unit: "tokens" });
+  }
+  return stepsMs;
 }
 
 /** Index of the largest logit that is not banned; the lowest id wins ties. */
@@ -162,6 +217,8 @@ export function greedyToken(logits: Float32Array, banned: readonly number[]): nu
   return best;
 }
 
-function checkCancelled(signal: AbortSignal | undefined): void {
+// Forward calls block the thread: without a turn of the event loop Ctrl+C would never be seen.
+async function yieldToEvents(signal: AbortSignal | undefined): Promise<void> {
+  await new Promise<void>((resolve) => setImmediate(resolve));
   if (signal?.aborted) throw new CancelledError("the benchmark was cancelled");
 }

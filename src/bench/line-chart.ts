@@ -20,6 +20,10 @@ export interface ChartOptions {
 
 const WIDTH = 760;
 const HEIGHT = 440;
+const HEADING_HEIGHT = 36;
+/** Width of a character at the font size of labels, a little more than the average. */
+const CHARACTER_WIDTH = 7.5;
+const LEGEND_COLUMNS = 4;
 const MARGIN = { left: 76, right: 24, top: 48, bottom: 88 };
 /** Distinct for colour-blind readers too (Okabe-Ito without yellow). */
 const COLORS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#000000"];
@@ -49,12 +53,29 @@ export function drawLineChart(series: readonly ChartSeries[], options: ChartOpti
   const parts = [
     `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${WIDTH} ${HEIGHT}" width="${WIDTH}" height="${HEIGHT}" font-family="system-ui, sans-serif" font-size="13">`,
     `<rect width="${WIDTH}" height="${HEIGHT}" fill="#ffffff"/>`,
-    `<text x="${WIDTH / 2}" y="26" text-anchor="middle" font-size="16" font-weight="600">${escapeXml(options.title)}</text>`,
+    `<text x="${WIDTH / 2}" y="26" text-anchor="middle" font-size="16" font-weight="600">${escapeXml(shorten(options.title, (WIDTH - 48) / 1.3))}</text>`,
     ...drawAxes(scale, options),
     ...(options.limit ? drawLimit(scale, options.limit) : []),
-    ...finite.flatMap((entry, index) => drawSeries(scale, entry, index)),
+    ...finite.flatMap((entry, index) => [
+      ...drawSeries(scale, entry, index),
+      ...drawLegend(entry.name, index, finite.length),
+    ]),
   ];
   return `${parts.join("\n")}\n</svg>\n`;
+}
+
+/** Charts of `drawLineChart` below each other in one picture, under a heading that is cut to the width. */
+export function stackCharts(charts: readonly string[], heading: string): string {
+  const height = HEADING_HEIGHT + HEIGHT * charts.length;
+  const placed = charts.map((chart, index) =>
+    chart.replace("<svg ", `<svg y="${HEADING_HEIGHT + index * HEIGHT}" `),
+  );
+  const shown = escapeXml(shorten(heading, WIDTH - 2 * MARGIN.right));
+  return `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${WIDTH} ${height}" width="${WIDTH}" height="${height}" font-family="system-ui, sans-serif" font-size="13">
+<rect width="${WIDTH}" height="${height}" fill="#ffffff"/>
+<text x="${WIDTH / 2}" y="24" text-anchor="middle" fill="#444444">${shown}</text>
+${placed.join("")}</svg>
+`;
 }
 
 function makeScale(points: readonly { x: number; y: number }[], options: ChartOptions): Scale {
@@ -70,9 +91,18 @@ function makeScale(points: readonly { x: number; y: number }[], options: ChartOp
     py: (y) => BASELINE - (y / maxY) * PLOT_HEIGHT,
     xTicks: options.logX
       ? [...new Set(xs)].sort((a, b) => a - b)
-      : niceTicks(minX, maxX, 8).filter((tick) => tick >= minX && tick <= maxX),
+      : xTicks(xs, minX, maxX).filter((tick) => tick >= minX && tick <= maxX),
     yTicks,
   };
+}
+
+// Contexts come in multiples of powers of two; ticks at 5000 would lie between all points.
+function xTicks(xs: readonly number[], minX: number, maxX: number): number[] {
+  const isBinary = maxX > minX && xs.every((x) => x % 256 === 0);
+  if (!isBinary) return niceTicks(minX, maxX, 8);
+  const step = 2 ** Math.ceil(Math.log2((maxX - minX) / 10));
+  const first = Math.ceil(minX / step);
+  return Array.from({ length: Math.floor(maxX / step) - first + 1 }, (_, index) => (first + index) * step);
 }
 
 function drawAxes(scale: Scale, options: ChartOptions): string[] {
@@ -108,16 +138,32 @@ function drawLimit(scale: Scale, limit: { y: number; label: string }): string[] 
 function drawSeries(scale: Scale, entry: ChartSeries, index: number): string[] {
   const color = COLORS[index % COLORS.length];
   const path = entry.points.map((p) => `${r(scale.px(p.x))},${r(scale.py(p.y))}`).join(" ");
-  const legendX = r(MARGIN.left + (index % 4) * (PLOT_WIDTH / 4));
-  const legendY = HEIGHT - 24 + Math.floor(index / 4) * 18;
   return [
     `<polyline points="${path}" fill="none" stroke="${color}" stroke-width="2"/>`,
     ...entry.points.map(
       (p) => `<circle cx="${r(scale.px(p.x))}" cy="${r(scale.py(p.y))}" r="3" fill="${color}"/>`,
     ),
-    `<rect x="${legendX}" y="${legendY - 10}" width="12" height="12" fill="${color}"/>`,
-    `<text x="${legendX + 18}" y="${legendY}">${escapeXml(entry.name)}</text>`,
   ];
+}
+
+function drawLegend(name: string, index: number, count: number): string[] {
+  const columns = Math.min(LEGEND_COLUMNS, count);
+  const columnWidth = PLOT_WIDTH / columns;
+  const x = r(MARGIN.left + (index % columns) * columnWidth);
+  const y = HEIGHT - 24 + Math.floor(index / columns) * 18;
+  const shown = escapeXml(shorten(name, columnWidth - 30));
+  return [
+    `<rect x="${x}" y="${y - 10}" width="12" height="12" fill="${COLORS[index % COLORS.length]}"/>`,
+    `<text x="${x + 18}" y="${y}">${shown}</text>`,
+  ];
+}
+
+// Cut in the middle: file names differ at both ends.
+function shorten(text: string, width: number): string {
+  const most = Math.floor(width / CHARACTER_WIDTH);
+  if (text.length <= most) return text;
+  const half = Math.floor((most - 1) / 2);
+  return `${text.slice(0, half)}…${text.slice(-half)}`;
 }
 
 /** Round numbers (1, 2, 2.5, 5 times a power of ten) covering the interval. */

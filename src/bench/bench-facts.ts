@@ -1,0 +1,86 @@
+// What a reader needs beside the figures of a run: which code, machine, file and settings made them. A report without
+// these cannot be acted on, so they are printed with every run.
+import { formatBytes } from "../core/units.ts";
+
+/** Facts of one run; all of them go into the paste-ready block and into the JSON. Zero or empty means not known. */
+export interface BenchFacts {
+  /** Package version and, where known, commit. */
+  version: string;
+  /** ISO 8601, UTC. */
+  date: string;
+  /** As typed, to run it again. */
+  command: string;
+  /** Kernel and its release, and the runtime's version. */
+  system: string;
+  /** Model name of the first processor. */
+  cpu: string;
+  /** Logical processors of the machine. */
+  coreCount: number;
+  memoryBytes: number;
+  /** Memory that could be had, and the load over the last minute, when the run began. */
+  availableBytes: number;
+  loadAverage: number;
+  /** Name and one line: kernel level and threads; through HTTP the server's address. */
+  backend: string;
+  backendDescription: string;
+  modelFile: string;
+  modelBytes: number;
+  /** SHA-256 of the file's size and header: tells files apart without reading 90 GB. */
+  modelFingerprint: string;
+  chunkTokens: number;
+  ctxAllocTokens: number;
+  weightBytesPerToken: number;
+  /** Measured sequential read bandwidth, bytes per second. */
+  readBandwidth: number;
+  /** What was planned for weights, KV state and scratch, and the most memory that the process held. */
+  planBytes: number;
+  peakRssBytes: number;
+}
+
+/** The block to paste into a report: one line per kind of fact, unknown ones left out. */
+export function formatFacts(facts: BenchFacts): string {
+  const { chunkTokens, ctxAllocTokens, weightBytesPerToken, readBandwidth, planBytes, peakRssBytes } = facts;
+  const memory = `${formatBytes(facts.memoryBytes)}, ${formatBytes(facts.availableBytes)} available`;
+  const lines: [string, string[]][] = [
+    ["ds4-ts", [facts.version, facts.date]],
+    ["command", [facts.command]],
+    ["system", [facts.system, `load ${facts.loadAverage.toFixed(2)} at the start`]],
+    ["cpu", [facts.cpu, `${facts.coreCount} logical cores`]],
+    ["memory", [memory]],
+    ["backend", [facts.backend, facts.backendDescription]],
+    [
+      "model",
+      [
+        facts.modelFile,
+        facts.modelBytes > 0 ? `${formatBytes(facts.modelBytes)} (${facts.modelBytes} bytes)` : "",
+        facts.modelFingerprint === "" ? "" : `header sha256 ${facts.modelFingerprint.slice(0, 16)}`,
+      ],
+    ],
+    [
+      "context",
+      [
+        ctxAllocTokens > 0 ? `${ctxAllocTokens} allocated` : "",
+        chunkTokens > 0 ? `prefill chunk ${chunkTokens}` : "",
+      ],
+    ],
+    [
+      "reads",
+      [
+        weightBytesPerToken > 0 ? `${formatBytes(weightBytesPerToken)} of weights per token` : "",
+        readBandwidth > 0 ? `memory reads ${(readBandwidth / 1e9).toFixed(1)} GB/s` : "",
+      ],
+    ],
+    [
+      "peak",
+      [
+        peakRssBytes > 0 ? formatBytes(peakRssBytes) : "",
+        planBytes > 0 ? `planned ${formatBytes(planBytes)}` : "",
+      ],
+    ],
+  ];
+  return lines
+    .map(([name, parts]) => [name, parts.filter((part) => part !== "").join("; ")])
+    .filter(([, text]) => text !== "")
+    .map(([name, text]) => `${name.padEnd(8)} ${text}`)
+    .join("\n");
+}
