@@ -45,6 +45,14 @@ export async function main(
   });
   program.commandsGroup("Commands:");
   for (const register of subcommands) register(program);
+  const parsed = await runStandalone(program, argv);
+  return exitCode === EXIT.ok ? parsed : exitCode;
+}
+
+/** Parses and runs one command on its own; returns the exit code. Never throws and never ends the process. */
+export async function runStandalone(program: Command, argv: readonly string[]): Promise<number> {
+  // A reader that closes the pipe early (`ds4 … | head`) is no error.
+  process.stdout.on("error", (error: NodeJS.ErrnoException) => process.exit(error.code === "EPIPE" ? 0 : 1));
   for (const command of [program, ...program.commands]) command.exitOverride();
   const warning = environmentWarning(process.env);
   if (warning !== undefined && !argv.includes("--quiet")) process.stderr.write(`${warning}\n`);
@@ -53,8 +61,8 @@ export async function main(
   } catch (error) {
     return report(error);
   }
-  // Subcommands report failure the usual way, by setting the process's exit code.
-  return exitCode === EXIT.ok ? Number(process.exitCode ?? EXIT.ok) : exitCode;
+  // Commands report failure the usual way, by setting the process's exit code.
+  return Number(process.exitCode ?? EXIT.ok);
 }
 
 async function runRoot(flags: RunFlags, terminal: Terminal): Promise<number> {

@@ -1,0 +1,116 @@
+// Measures a model file in this process: load, sweep, repeat, then the memory's own speed to set decode against.
+import { readFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import type { Backend } from "../backend/backend.ts";
+import { loadNative } from "../backend/native.ts";
+import type { BenchFacts } from "../bench/bench-facts.ts";
+import { type FrontierRow, runFrontierBench } from "../bench/frontier-bench.ts";
+import { CancelledError, UsageError } from "../core/errors.ts";
+import { MIB } from "../core/units.ts";
+import type { GgufFile } from "../gguf/gguf-file.ts";
+import { openGguf } from "../gguf/open-gguf.ts";
+import { tokenizerFromGguf } from "../tokenizer/gguf-tables.ts";
+import type { Tokenizer } from "../tokenizer/tokenizer.ts";
+import { fileFingerprint, machineFacts, peakRssBytes } from "./bench-facts-probe.ts";
+import { type BenchFlags, sweepSettings } from "./bench-flags.ts";
+import { writeOutcome } from "./bench-output.ts";
+import { openBackend } from "./open-backend.ts";
+import { resolveModelPath } from "./open-model.ts";
+import { ProgressBar } from "./progress-bar.ts";
+import { interruptible, readTextFile } from "./run-context.ts";
+import { note, type Terminal } from "./terminal.ts";
+
+const DEFAULT_TEXT_PATH = fileURLToPath(new URL("../../models/nano/calibration.txt", import.meta.url));
+/** Far above every cache, far below a model. */
+const BANDWIDTH_BUFFER_BYTES = 512 * MIB;
+const BANDWIDTH_ROUNDS = 3;
+
+/** Runs the sweep and writes the outcome; what was measured before Ctrl+C is written too. */
+export async function benchLocally(flags: BenchFlags, terminal: Terminal, argv: readonly string[]) {
+  const facts = machineFacts(argv);
+  const file = openGguf(resolveModelPath(flags.model));
+  const bar = new ProgressBar(terminal);
+  let backend: Backend | undefined;
+  const rows: FrontierRow[] = [];
+  let repeat: FrontierRow | undefined;
+  let cancelled: CancelledError | undefined;
+  try {
+    const tokenizer = tokenizerFromGguf(file);
+    const opened = openBackend(file, flags, { onProgress: bar.listener });
+    backend = opened.backend;
+    bar.clear();
+    for (const warning of opened.warnings) note(terminal, `warning: ${warning}`);
+    describeRun(facts, file, backend, flags);
+    if (facts.chunkTokens < (flags.prefillChunk ?? 1)) {
+      note(terminal, `warning: --prefill-chunk: this backend takes at most ${backend.maxBatchTokens} tokens`);
+    }
+    const sweep = sweepSettings(flags, backend.spec.contextTokens);
+    facts.ctxAllocTokens = flags.ctxAlloc ?? sweep.ctxMax + sweep.genTokens + 1;
+    const tokens = benchTokens(tokenizer, flags.promptFile, sweep.ctxMax);
+    const onRow = (row: FrontierRow) => {
+      rows.push(row);
+      noteMemory(facts, backend!);
+    };
+    const options = {
+      ...sweep,
+      allocTokens: facts.ctxAllocTokens,
+      chunkTokens: flags.prefillChunk,
+      bannedTokens: tokenizer.stopIds,
+      ...{ onRow, onProgress: bar.listener },
+    };
+    ({ repeat } = await interruptible((signal) =>
+      runFrontierBench(backend!, tokens, { ...options, signal }),
+    ));
+  } catch (error) {
+    if (!(error instanceof CancelledError) || rows.length === 0) throw error;
+    cancelled = error;
+  } finally {
+    bar.clear();
+    backend?.close();
+    file.close();
+  }
+  // After the model is freed, so that the test buffer neither counts nor competes.
+  if (cancelled === undefined) facts.readBandwidth = measureReadBandwidth(facts, flags.threads);
+  writeOutcome({ rows, repeat, facts }, flags, terminal);
+  if (cancelled !== undefined) throw cancelled;
+}
+
+/**
+ * `count` tokens of a text: the file's own, which must suffice, or the bundled text's, repeated. Throws `usage`.
+ */
+export function benchTokens(tokenizer: Tokenizer, path: string | undefined, count: number): Int32Array {
+  if (path !== undefined) {
+    const tokens = tokenizer.encode(readTextFile(path, "--prompt-file"));
+    if (tokens.length >= count) return tokens;
+    throw new UsageError(
+      `--prompt-file ${path}: the last context needs ${count} tokens, got ${tokens.length}; take a longer text or a smaller --ctx-max`,
+    );
+  }
+  const text = tokenizer.encode(readFileSync(DEFAULT_TEXT_PATH, "utf8"));
+  return Int32Array.from({ length: count }, (_, index) => text[index % text.length]);
+}
+
+function describeRun(facts: BenchFacts, file: GgufFile, backend: Backend, flags: BenchFlags): void {
+  facts.backend = backend.name;
+  facts.backendDescription = backend.description;
+  facts.modelFile = file.name;
+  facts.modelBytes = file.sizeBytes;
+  facts.modelFingerprint = fileFingerprint(file);
+  facts.chunkTokens = Math.min(flags.prefillChunk ?? backend.maxBatchTokens, backend.maxBatchTokens);
+  facts.weightBytesPerToken = backend.stats().weightBytesPerToken;
+}
+
+// What the backend says it holds is the plan carried out; both are read while the KV state is open.
+function noteMemory(facts: BenchFacts, backend: Backend): void {
+  const { weightBytes, kvBytes, scratchBytes } = backend.stats();
+  facts.planBytes = weightBytes + kvBytes + scratchBytes;
+  facts.peakRssBytes = peakRssBytes();
+}
+
+// 0 where there is no native code to measure with.
+function measureReadBandwidth(facts: BenchFacts, threads: number | undefined): number {
+  const { addon } = loadNative();
+  if (addon === null) return 0;
+  const measure = addon.measureReadBandwidth as (bytes: number, threads: number, rounds: number) => number;
+  return measure(BANDWIDTH_BUFFER_BYTES, threads ?? facts.coreCount, BANDWIDTH_ROUNDS);
+}
