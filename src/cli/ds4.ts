@@ -4,12 +4,14 @@ import { registerBench } from "./bench-command.ts";
 import { registerConvert } from "./convert-command.ts";
 import { registerImatrix } from "./imatrix-command.ts";
 import { registerInspect } from "./inspect.ts";
+import { registerPlan } from "./plan-command.ts";
 import { main } from "./program.ts";
 import { registerQuantize } from "./quantize-command.ts";
 import { registerSynth } from "./synth-command.ts";
 
 process.exitCode = await main(process.argv.slice(2), [
   registerInspect,
+  registerPlan,
   registerConvert,
   registerQuantize,
   registerImatrix,

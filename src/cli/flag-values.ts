@@ -43,3 +43,26 @@ export function collectText(text: string, previous: string[] = []): string[] {
   if (text === "") throw new InvalidArgumentError("Expected a text of at least one character.");
   return [...previous, text];
 }
+
+const BYTE_UNITS: Readonly<Record<string, number>> = {
+  B: 1,
+  KB: 1e3,
+  MB: 1e6,
+  GB: 1e9,
+  TB: 1e12,
+  KIB: 1024,
+  MIB: 1024 ** 2,
+  GIB: 1024 ** 3,
+  TIB: 1024 ** 4,
+};
+
+/** A size with its unit: `119.7GiB`, `80 GB` (10^9), `512MiB`. Bytes, rounded down. */
+export function parseBytes(text: string): number {
+  const match = /^(\d{1,15}(?:\.\d{1,9})?) ?([KMGT]?i?B)$/i.exec(text.trim());
+  const bytes =
+    match === null ? Number.NaN : Math.floor(Number(match[1]) * BYTE_UNITS[match[2].toUpperCase()]);
+  if (!Number.isSafeInteger(bytes) || bytes < 1) {
+    throw new InvalidArgumentError("Expected a size with a unit, for example 119.7GiB or 128GB.");
+  }
+  return bytes;
+}

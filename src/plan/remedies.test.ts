@@ -89,7 +89,8 @@ test("every remedy passes when it is tried", () => {
       if (check(request, machine).verdict !== "refused") continue;
       for (const { remedy, request: changed, machine: freed } of tried(request, machine, small)) {
         kinds.add(remedy.kind);
-        expect(check(changed, freed).verdict, `${gib} GiB, ${ctxTokens}, ${remedy.text}`).not.toBe("refused");
+        const { verdict } = check(changed, freed);
+        expect(verdict, `${gib} GiB, ${ctxTokens}, ${remedy.text}`).toBe(remedy.tight ? "tight" : "fits");
       }
     }
   }
@@ -107,11 +108,12 @@ test("the context offered is the largest in its steps, and keeps the reserve", (
   expect(remedy.text).toBe(`--ctx ${remedy.options.ctxTokens} (the largest context that fits)`);
 });
 
-test("where nothing leaves the reserve free, what merely fits is offered", () => {
+test("where nothing leaves the reserve free, what merely fits is offered and says so", () => {
   const least = planMemory("x", mixed.model, { ...options, ctxTokens: 8192 }, gb10);
   const machine = budget(regionBytes(least));
   const remedies = findRemedies(mixed, machine);
-  expect(remedies[0]).toMatchObject({ kind: "ctx", options: { ctxTokens: 8192 } });
+  expect(remedies[0]).toMatchObject({ kind: "ctx", tight: true, options: { ctxTokens: 8192 } });
+  expect(remedies[0].text).toContain("tight");
 });
 
 test("a machine that is too small whatever is closed gets no such advice", () => {

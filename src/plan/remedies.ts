@@ -1,6 +1,6 @@
 // What a user can change so that a run fits. Every remedy is found by planning the changed run and checking it, so that
 // none is offered that would be refused.
-import { formatBytes } from "../core/units.ts";
+import { formatBytes, GIB, MIB } from "../core/units.ts";
 import type { Machine } from "../machine/machine.ts";
 import type { BoundModel } from "../model/weights.ts";
 import { checkFits, type Verdict } from "./fit.ts";
@@ -25,6 +25,8 @@ export interface Remedy {
   kind: "ctx" | "slots" | "file" | "memory";
   /** One line for people. */
   text: string;
+  /** Less than the reserve stays free then. */
+  tight: boolean;
   /** The options of the changed run. */
   options: PlanOptions;
   /** `file`: which one. */
@@ -41,22 +43,30 @@ const MIN_CTX_TOKENS = 512;
 const MIN_FILE_CTX_TOKENS = 4096;
 
 /**
- * Remedies for a refused run, best first: less context, fewer slots, another file, more free memory. Those that leave
- * the reserve free are preferred; where none does, those that merely fit are given.
+ * Remedies for a refused run: less context, fewer slots, another file, more free memory. Each kind is sought so that the
+ * reserve stays free, else so that it merely fits, which its text says; those come later.
  */
 export function findRemedies(
   request: PlanRequest,
   machine: Machine,
   alternatives: readonly Alternative[] = [],
 ): Remedy[] {
-  for (const accepted of [["fits"], ["fits", "tight"]] as const) {
-    const search = new Search(request, machine, accepted);
-    const remedies = [search.ctx(), search.slots(), search.file(alternatives)].filter(
-      (each) => each !== null,
-    );
-    if (remedies.length > 0 || accepted.length > 1) return [...remedies, ...search.memory()];
-  }
-  return [];
+  const roomy = new Search(request, machine, ["fits"]);
+  const tight = new Search(request, machine, ["fits", "tight"]);
+  const kinds = [
+    (search: Search) => search.ctx(),
+    (search: Search) => search.slots(),
+    (search: Search) => search.file(alternatives),
+  ];
+  const found = kinds.map(
+    (find) => find(roomy) ?? marked(find(tight), "tight: the reserve does not stay free"),
+  );
+  const remedies = found.filter((each) => each !== null);
+  return [...remedies.sort((a, b) => Number(a.tight) - Number(b.tight)), ...tight.memory()];
+}
+
+function marked(remedy: Remedy | null, mark: string): Remedy | null {
+  return remedy && { ...remedy, text: `${remedy.text}; ${mark}`, tight: true };
 }
 
 class Search {
@@ -75,7 +85,7 @@ class Search {
     const ctxTokens = this.#largestCtx(model, options, MIN_CTX_TOKENS);
     if (ctxTokens === null) return null;
     const text = `--ctx ${ctxTokens} (the largest context that fits)`;
-    return { kind: "ctx", text, options: { ...options, ctxTokens } };
+    return { kind: "ctx", text, tight: false, options: { ...options, ctxTokens } };
   }
 
   slots(): Remedy | null {
@@ -86,7 +96,9 @@ class Search {
         slots,
         headRows: Math.max(1, options.headRows - (options.slots - slots)),
       };
-      if (this.#passes(model, changed)) return { kind: "slots", text: `--slots ${slots}`, options: changed };
+      if (this.#passes(model, changed)) {
+        return { kind: "slots", text: `--slots ${slots}`, tight: false, options: changed };
+      }
     }
     return null;
   }
@@ -96,13 +108,13 @@ class Search {
     const { options } = this.#request;
     for (const { alias, model } of alternatives) {
       if (!this.#passes(model, options)) continue;
-      return { kind: "file", text: `the file ${alias}, with the same context`, options, alias };
+      return { kind: "file", text: `the file ${alias}, with the same context`, tight: false, options, alias };
     }
     for (const { alias, model } of alternatives) {
       const ctxTokens = this.#largestCtx(model, options, MIN_FILE_CTX_TOKENS);
       if (ctxTokens === null) continue;
       const text = `the file ${alias} with --ctx ${ctxTokens}`;
-      return { kind: "file", text, options: { ...options, ctxTokens }, alias };
+      return { kind: "file", text, tight: false, options: { ...options, ctxTokens }, alias };
     }
     return null;
   }
@@ -113,12 +125,13 @@ class Search {
     const { pools } = checkFits(planMemory(name, model, options, this.#machine), this.#machine);
     const short = pools.filter((pool) => pool.marginBytes < 0);
     if (short.some((pool) => pool.needBytes > pool.totalBytes)) return [];
-    const freeBytes = Object.fromEntries(short.map((pool) => [pool.pool, -pool.marginBytes]));
+    const freeBytes = Object.fromEntries(short.map((pool) => [pool.pool, roundedUp(-pool.marginBytes)]));
     const parts = short.map((pool) => {
-      const how = pool.limitedBy === null ? "close other programs" : `raise the limit of ${pool.limitedBy}`;
-      return `${formatBytes(-pool.marginBytes)} more of ${pool.pool} memory (${how})`;
+      const more = `${formatBytes(freeBytes[pool.pool])} more of ${pool.pool} memory`;
+      if (pool.limitedBy === null) return `${more} (close other programs)`;
+      return `${more} (raise ${pool.limitedBy === "--budget" ? "--budget" : `the limit of ${pool.limitedBy}`})`;
     });
-    return [{ kind: "memory", text: parts.join(" and "), options, freeBytes }];
+    return [{ kind: "memory", text: parts.join(" and "), tight: true, options, freeBytes }];
   }
 
   /** The need grows with the context, so halving finds the largest that passes below the one asked for. */
@@ -140,4 +153,10 @@ class Search {
     const plan = planMemory(this.#request.name, model, options, this.#machine);
     return this.#accepted.includes(checkFits(plan, this.#machine).verdict);
   }
+}
+
+/** To the next MiB below a GiB, else to the next hundredth of one, so that the number shown is enough. */
+function roundedUp(bytes: number): number {
+  const step = bytes < GIB ? MIB : GIB / 100;
+  return Math.ceil(Math.ceil(bytes / step) * step);
 }

@@ -6,6 +6,9 @@ import { compressorWidth } from "../model/weights.ts";
 /** Tokens per call of the CPU backend by default: enough that every expert is read once for many tokens. */
 export const CPU_BATCH_TOKENS = 512;
 
+/** Tokens per call planned for CUDA: ds4's own chunk. */
+export const CUDA_BATCH_TOKENS = 2048;
+
 /** Values per token of each array; see the backend's `Scratch` for what they hold. */
 export function scratchValuesPerToken(spec: ModelSpec) {
   const { hyperCount: n, hiddenSize: hidden, headDim, expertUsedCount: used } = spec;
