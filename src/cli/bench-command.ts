@@ -5,6 +5,7 @@ import { drawBenchCharts } from "../bench/bench-charts.ts";
 import { formatComparison, parseCsv } from "../bench/bench-report.ts";
 import { UsageError } from "../core/errors.ts";
 import { addBenchFlags, type BenchFlags } from "./bench-flags.ts";
+import { benchServer } from "./bench-http.ts";
 import { benchLocally } from "./bench-local.ts";
 import { writeFileOrThrow } from "./bench-output.ts";
 import { processTerminal, type Terminal } from "./terminal.ts";
@@ -32,6 +33,7 @@ export async function runBench(
 ): Promise<void> {
   if (flags.json && flags.csv === "-") throw new UsageError("--json and --csv - both want standard output");
   if (flags.compare !== undefined) return compareRuns(flags.compare, flags, terminal);
+  if (flags.http !== undefined) return benchServer(flags.http, flags, terminal, argv);
   return benchLocally(flags, terminal, argv);
 }
 

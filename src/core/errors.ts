@@ -6,6 +6,7 @@ export type ErrorCode =
   | "gguf" // a file that is not valid GGUF
   | "safetensors" // a checkpoint that is not valid safetensors
   | "io" // the operating system refused a read or write
+  | "network" // a server cannot be reached, breaks off or answers wrongly
   | "unsupported-model" // a valid file that this engine cannot run
   | "unsupported-type" // a tensor type outside the supported set
   | "tokenizer" // tokenizer tables or ids that do not hold together
