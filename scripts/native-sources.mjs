@@ -6,7 +6,7 @@ import { existsSync, readdirSync } from "node:fs";
 
 const [, , mode, level] = process.argv;
 const FOLDERS = {
-  plain: ["native/addon", "native/common", "native/cpu"],
+  plain: ["native/addon", "native/common", "native/cpu", "native/residency"],
   isa: ["native/cpu/isa"],
   quantize: ["native/quantize"],
 };

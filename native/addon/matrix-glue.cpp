@@ -42,7 +42,10 @@ Arena::Arena(size_t bytes) : bytes_(bytes) {
   data_ = static_cast<uint8_t*>(memory);
 }
 
-Arena::~Arena() { munmap(data_, (bytes_ + kHugePage - 1) / kHugePage * kHugePage); }
+void Arena::release() {
+  if (data_ != nullptr) munmap(data_, (bytes_ + kHugePage - 1) / kHugePage * kHugePage);
+  data_ = nullptr;
+}
 
 Napi::Function WeightArenaObject::define(Napi::Env env) {
   return DefineClass(env, "WeightArena",
@@ -70,8 +73,11 @@ Napi::Value WeightArenaObject::bytes(const Napi::CallbackInfo& info) {
   return Napi::Number::New(info.Env(), arena_ ? static_cast<double>(arena_->bytes()) : 0);
 }
 
-// Matrices made from it keep the memory alive until they are collected too.
-void WeightArenaObject::close(const Napi::CallbackInfo&) { arena_.reset(); }
+// Now, not when the matrices made from it are collected: a model may be many gigabytes. They notice.
+void WeightArenaObject::close(const Napi::CallbackInfo&) {
+  if (arena_ != nullptr) arena_->release();
+  arena_.reset();
+}
 
 Napi::Function WeightMatrixObject::define(Napi::Env env) {
   return DefineClass(env, "WeightMatrix",
@@ -100,11 +106,18 @@ WeightMatrixObject::WeightMatrixObject(const Napi::CallbackInfo& info) : Napi::O
 }
 
 const PackedMatrix& WeightMatrixObject::unwrap(Napi::Env env, const Napi::Value& value) {
-  return unwrapTagged<WeightMatrixObject>(env, value, kMatrixTag, "WeightMatrix")->matrix_;
+  auto* object = unwrapTagged<WeightMatrixObject>(env, value, kMatrixTag, "WeightMatrix");
+  object->checkOpen(env);
+  return object->matrix_;
+}
+
+void WeightMatrixObject::checkOpen(Napi::Env env) const {
+  if (arena_->data() == nullptr) throw Napi::Error::New(env, "the WeightArena of this WeightMatrix is closed");
 }
 
 // packRows(workspace, slice, rowBegin, rowCount, sourceBytes)
 void WeightMatrixObject::pack(const Napi::CallbackInfo& info) {
+  checkOpen(info.Env());
   ThreadPool& pool = WorkspaceObject::unwrap(info.Env(), info[0]).pool;
   const int64_t slice = wholeNumber(info, 1, "slice", 0, static_cast<double>(matrix_.slices - 1));
   const int64_t begin = wholeNumber(info, 2, "rowBegin", 0, static_cast<double>(matrix_.rows - 1));
@@ -125,6 +138,7 @@ void WeightMatrixObject::pack(const Napi::CallbackInfo& info) {
 
 // unpackRow(slice, row, target: Float32Array)
 void WeightMatrixObject::unpack(const Napi::CallbackInfo& info) {
+  checkOpen(info.Env());
   const int64_t slice = wholeNumber(info, 0, "slice", 0, static_cast<double>(matrix_.slices - 1));
   const int64_t row = wholeNumber(info, 1, "row", 0, static_cast<double>(matrix_.rows - 1));
   auto target = typedArray<Napi::Float32Array>(info, 2, "target", napi_float32_array, matrix_.cols);

@@ -13,9 +13,12 @@ class Arena {
  public:
   /// Throws std::bad_alloc.
   explicit Arena(size_t bytes);
-  ~Arena();
+  ~Arena() { release(); }
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
+  /// Gives the memory back now, whoever still holds the arena. Harmless when repeated.
+  void release();
+  /// nullptr once released.
   uint8_t* data() const { return data_; }
   size_t bytes() const { return bytes_; }
 
@@ -47,6 +50,7 @@ class WeightMatrixObject : public Napi::ObjectWrap<WeightMatrixObject> {
   static const PackedMatrix& unwrap(Napi::Env env, const Napi::Value& value);
 
  private:
+  void checkOpen(Napi::Env env) const;
   void pack(const Napi::CallbackInfo& info);
   void unpack(const Napi::CallbackInfo& info);
   std::shared_ptr<Arena> arena_;

@@ -1,0 +1,144 @@
+// JavaScript: new SpanReader(descriptors: number[], spans: Float64Array [file, offset, bytes] per span, options)
+//   options: { bufferBytes, buffers, threads, bypassCache?, maxReadBytes?, failAtByte? }
+//   .next(): Uint8Array | null   the next span's bytes, valid until the following call or close()
+//   .direct, .stagingBytes       whether O_DIRECT is in use; bytes of all buffers
+//   .close()                     waits for reads under way and frees everything; views become empty
+// A failed read throws an Error with `file`, `offsetBytes`, `expectedBytes`, `foundBytes` and `reason` ("" when the
+// file ended early).
+#include <cstring>
+#include <system_error>
+
+#include "addon/arguments.h"
+#include "addon/register.h"
+#include "residency/span_reader.h"
+
+namespace ds4 {
+
+namespace {
+
+constexpr double kMaxOffset = 9e15;
+constexpr double kMaxBufferBytes = 1 << 30;
+
+double option(const Napi::Object& options, const char* name, double fallback, double min, double max) {
+  const Napi::Value value = options.Get(name);
+  const double number = value.IsUndefined() ? fallback : value.IsNumber() ? value.As<Napi::Number>().DoubleValue() : NAN;
+  if (number >= min && number <= max && number == std::floor(number)) return number;
+  throw Napi::RangeError::New(options.Env(), std::string(name) + ": expected a whole number in " +
+                                                 std::to_string(static_cast<int64_t>(min)) + ".." +
+                                                 std::to_string(static_cast<int64_t>(max)));
+}
+
+std::vector<int> descriptorsOf(const Napi::CallbackInfo& info) {
+  if (!info[0].IsArray()) throw Napi::TypeError::New(info.Env(), "descriptors: expected an array");
+  const auto list = info[0].As<Napi::Array>();
+  std::vector<int> descriptors;
+  for (uint32_t i = 0; i < list.Length(); i++) {
+    const Napi::Value value = list[i];
+    if (!value.IsNumber()) throw Napi::TypeError::New(info.Env(), "descriptors: expected numbers");
+    descriptors.push_back(value.As<Napi::Number>().Int32Value());
+  }
+  return descriptors;
+}
+
+std::vector<ReadSpan> spansOf(const Napi::CallbackInfo& info, size_t files, double bufferBytes) {
+  auto numbers = typedArray<Napi::Float64Array>(info, 1, "spans", napi_float64_array, 0);
+  std::vector<ReadSpan> spans;
+  const auto whole = [&](double value, double min, double max) {
+    if (value >= min && value <= max && value == std::floor(value)) return static_cast<int64_t>(value);
+    throw Napi::RangeError::New(info.Env(), "spans: span " + std::to_string(spans.size()) +
+                                                ": expected a file, an offset, and bytes within the buffer");
+  };
+  for (size_t i = 0; i + 3 <= numbers.ElementLength(); i += 3) {
+    const auto file = static_cast<int>(whole(numbers[i], 0, static_cast<double>(files) - 1));
+    spans.push_back({file, whole(numbers[i + 1], 0, kMaxOffset), whole(numbers[i + 2], 1, bufferBytes)});
+  }
+  return spans;
+}
+
+class SpanReaderObject : public Napi::ObjectWrap<SpanReaderObject> {
+ public:
+  static Napi::Function define(Napi::Env env) {
+    return DefineClass(env, "SpanReader",
+                       {InstanceMethod<&SpanReaderObject::next>("next"),
+                        InstanceMethod<&SpanReaderObject::close>("close"),
+                        InstanceAccessor<&SpanReaderObject::direct>("direct"),
+                        InstanceAccessor<&SpanReaderObject::stagingBytes>("stagingBytes")});
+  }
+
+  explicit SpanReaderObject(const Napi::CallbackInfo& info) : Napi::ObjectWrap<SpanReaderObject>(info) {
+    const Napi::Env env = info.Env();
+    const std::vector<int> descriptors = descriptorsOf(info);
+    if (!info[2].IsObject()) throw Napi::TypeError::New(env, "options: expected an object");
+    const auto given = info[2].As<Napi::Object>();
+    SpanReaderOptions options;
+    options.bufferBytes = static_cast<size_t>(option(given, "bufferBytes", NAN, 1, kMaxBufferBytes));
+    options.buffers = static_cast<int>(option(given, "buffers", NAN, 2, 64));
+    options.threads = static_cast<int>(option(given, "threads", NAN, 1, 64));
+    const Napi::Value bypass = given.Get("bypassCache");
+    options.bypassCache = bypass.IsUndefined() || bypass.ToBoolean();
+    options.maxReadBytes = static_cast<int64_t>(option(given, "maxReadBytes", 1 << 30, 1, 1 << 30));
+    options.failAtByte = static_cast<int64_t>(option(given, "failAtByte", -1, -1, kMaxOffset));
+    const double bufferBytes = static_cast<double>(options.bufferBytes);
+    try {
+      reader_ = std::make_unique<SpanReader>(descriptors, spansOf(info, descriptors.size(), bufferBytes), options);
+    } catch (const std::bad_alloc&) {
+      const size_t bytes = SpanReader::stagingBytes(options.bufferBytes, options.buffers);
+      throw Napi::Error::New(env, "the operating system refused " + std::to_string(bytes) + " bytes for reading");
+    } catch (const std::system_error& error) {
+      throw Napi::Error::New(env, error.what());
+    }
+    auto* kept = new std::shared_ptr<Staging>(reader_->staging());
+    const auto drop = [](Napi::BasicEnv, void*, std::shared_ptr<Staging>* staging) { delete staging; };
+    buffer_ = Napi::Persistent(Napi::ArrayBuffer::New(env, (*kept)->data(), (*kept)->bytes(), drop, kept));
+  }
+
+ private:
+  Napi::Value next(const Napi::CallbackInfo& info) {
+    const Napi::Env env = info.Env();
+    if (reader_ == nullptr) throw Napi::Error::New(env, "the SpanReader is closed");
+    SpanReader::View view;
+    if (reader_->next(&view)) return Napi::Uint8Array::New(env, view.bytes, buffer_.Value(), view.offset);
+    if (const ReadFailure* failure = reader_->failure()) throw failed(env, *failure);
+    return env.Null();
+  }
+
+  static Napi::Error failed(Napi::Env env, const ReadFailure& failure) {
+    const std::string reason = failure.error == 0 ? "" : std::strerror(failure.error);
+    Napi::Error error = Napi::Error::New(env, "a span could not be read");
+    error.Set("file", Napi::Number::New(env, failure.file));
+    error.Set("offsetBytes", Napi::Number::New(env, static_cast<double>(failure.offset)));
+    error.Set("expectedBytes", Napi::Number::New(env, static_cast<double>(failure.expected)));
+    error.Set("foundBytes", Napi::Number::New(env, static_cast<double>(failure.found)));
+    error.Set("reason", Napi::String::New(env, reason));
+    return error;
+  }
+
+  Napi::Value direct(const Napi::CallbackInfo& info) {
+    return Napi::Boolean::New(info.Env(), reader_ != nullptr && reader_->direct());
+  }
+
+  Napi::Value stagingBytes(const Napi::CallbackInfo& info) {
+    return Napi::Number::New(info.Env(), reader_ ? static_cast<double>(reader_->staging()->bytes()) : 0);
+  }
+
+  // Detached first: no view may point at memory that is gone.
+  void close(const Napi::CallbackInfo&) {
+    if (reader_ == nullptr) return;
+    const std::shared_ptr<Staging> staging = reader_->staging();
+    reader_.reset();
+    buffer_.Value().Detach();
+    buffer_.Reset();
+    staging->release();
+  }
+
+  std::unique_ptr<SpanReader> reader_;
+  Napi::Reference<Napi::ArrayBuffer> buffer_;
+};
+
+void registerSpans(Napi::Env env, Napi::Object exports) { exports.Set("SpanReader", SpanReaderObject::define(env)); }
+
+Registration registration(&registerSpans);
+
+}  // namespace
+
+}  // namespace ds4
