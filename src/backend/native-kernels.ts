@@ -32,6 +32,35 @@ export interface Workspace {
   close(): void;
 }
 
+/** Options of `SpanReader`. */
+export interface SpanReaderOptions {
+  /** Of one buffer: the longest span. */
+  bufferBytes: number;
+  /** 2 to 64: one is the caller's, the others are being filled. */
+  buffers: number;
+  threads: number;
+  /** Default true: reads do not fill the page cache. */
+  bypassCache?: boolean;
+  /** For tests: most bytes of one system call. */
+  maxReadBytes?: number;
+  /** For tests: the span that holds this byte of all spans together fails with an I/O error. */
+  failAtByte?: number;
+}
+
+/** Reads spans of files in order, ahead of the caller, on threads of its own. */
+export interface SpanReader {
+  /** Whether the page cache is bypassed by O_DIRECT. */
+  readonly direct: boolean;
+  readonly stagingBytes: number;
+  /**
+   * Waits for the next span, whose bytes are valid until the following call; null after the last. Throws an Error
+   * with `file`, `offsetBytes`, `expectedBytes`, `foundBytes` and `reason` (empty when the file ended).
+   */
+  next(): Uint8Array | null;
+  /** Waits for reads under way and frees the buffers; bytes handed out become empty. */
+  close(): void;
+}
+
 /** Router scores and tables: exactly one of `bias` and `table` is given. */
 type OptionalFloats = Float32Array | null;
 type OptionalInts = Int32Array | null;
@@ -48,6 +77,12 @@ export interface NativeKernels {
     cols: number,
   ) => WeightMatrix;
   Workspace: new (threads: number) => Workspace;
+  /** `spans`: file index, offset and bytes of each. The descriptors may be closed once this returns. */
+  SpanReader: new (
+    descriptors: readonly number[],
+    spans: Float64Array,
+    options: SpanReaderOptions,
+  ) => SpanReader;
   /** "generic", "avx2", "avx512" or "neon". Throws when DS4_CPU_ISA names a level that is missing. */
   kernelLevelName(): string;
 

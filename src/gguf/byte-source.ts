@@ -5,6 +5,8 @@ export interface ByteSource {
   /** Name for messages. */
   readonly name: string;
   readonly sizeBytes: number;
+  /** The open file's descriptor, when it is a file; valid until `close`. */
+  readonly descriptor?: number;
   /** Fills `target` completely from `offsetBytes`. Throws `io` on a short read or an error. */
   readInto(target: Uint8Array, offsetBytes: number): void;
   close(): void;

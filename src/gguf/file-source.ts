@@ -37,6 +37,11 @@ class FileByteSource implements ByteSource {
     this.sizeBytes = sizeBytes;
   }
 
+  get descriptor(): number {
+    if (this.#fd < 0) throw new Ds4Error("io", `${this.name} was read after it was closed`);
+    return this.#fd;
+  }
+
   readInto(target: Uint8Array, offsetBytes: number): void {
     if (this.#fd < 0) throw new Ds4Error("io", `${this.name} was read after it was closed`);
     let done = 0;

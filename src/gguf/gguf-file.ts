@@ -73,6 +73,8 @@ export interface GgufFile {
   readonly parts: readonly string[];
   /** Total bytes of all parts. */
   readonly sizeBytes: number;
+  /** Open descriptors of the parts when all are files, for readers of their own; valid until `close`. */
+  readonly descriptors?: readonly number[];
   tensor(name: string): TensorInfo | undefined;
   /** Reads `length` bytes from `start` within the tensor. Fresh memory, owned by the caller. */
   readTensor(tensor: TensorInfo, start?: number, length?: number): Uint8Array;

@@ -96,6 +96,11 @@ export class OpenGgufFile implements GgufFile {
     this.#byName = byName;
   }
 
+  get descriptors(): readonly number[] | undefined {
+    const descriptors = this.#sources.map((source) => source.descriptor);
+    return descriptors.every((descriptor) => descriptor !== undefined) ? descriptors : undefined;
+  }
+
   tensor(name: string): TensorInfo | undefined {
     return this.#byName.get(name);
   }

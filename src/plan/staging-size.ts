@@ -1,15 +1,24 @@
-// The buffer that weights pass through on their way from the file into the arena.
+// The buffers that weights pass through on their way from the file into the arena.
 import { rowBytes } from "../blocks/ggml-types.ts";
-import { MIB } from "../core/units.ts";
+import { alignUp, KIB, MIB } from "../core/units.ts";
 import { PANEL_ROWS, type WeightPlan } from "./weight-layout.ts";
 
-/** Bytes read and repacked at a time, unless a single panel is larger. */
-const STAGING_BYTES = 8 * MIB;
+/** Bytes of one read, unless a single panel is larger. Larger reads are no faster on the disks tried. */
+const READ_BYTES = 8 * MIB;
+/** Buffers: one is being repacked while the others are being read. */
+export const STAGING_BUFFERS = 4;
+/** Reads begin and end on pages (at most 64 KiB large), spans do not (native/residency/span_reader.cpp). */
+const PAGE_SLACK_BYTES = 64 * KIB;
 
-/** Bytes of the staging buffer: at least one panel of the widest matrix. */
-export function stagingBytes(plan: WeightPlan): number {
+/** Bytes of the longest read: at least one panel of the widest matrix. */
+export function longestReadBytes(plan: WeightPlan): number {
   return plan.matrices.reduce(
     (most, { tensor, cols }) => Math.max(most, PANEL_ROWS * rowBytes(tensor.type, cols)),
-    STAGING_BYTES,
+    READ_BYTES,
   );
+}
+
+/** Bytes of all staging buffers together, held while loading. */
+export function stagingBytes(plan: WeightPlan): number {
+  return STAGING_BUFFERS * (alignUp(longestReadBytes(plan), PAGE_SLACK_BYTES) + PAGE_SLACK_BYTES);
 }

@@ -2,27 +2,25 @@
 // layout in one arena.
 
 import type { NativeKernels, WeightArena, WeightMatrix, Workspace } from "../backend/native-kernels.ts";
-import { ggmlType, rowBytes } from "../blocks/ggml-types.ts";
+import { ggmlType } from "../blocks/ggml-types.ts";
 import { blockFormat } from "../blocks/registry.ts";
 import { CancelledError, Ds4Error, MemoryError, UnsupportedModelError } from "../core/errors.ts";
 import type { ProgressListener } from "../core/progress.ts";
 import { formatBytes } from "../core/units.ts";
 import type { GgufFile, TensorInfo } from "../gguf/gguf-file.ts";
 import type { BoundModel } from "../model/weights.ts";
-import { stagingBytes } from "../plan/staging-size.ts";
-import {
-  PANEL_ROWS,
-  type PlacedMatrix,
-  planWeights,
-  valueCount,
-  type WeightPlan,
-} from "../plan/weight-layout.ts";
+import { longestReadBytes } from "../plan/staging-size.ts";
+import { type PlacedMatrix, planWeights, valueCount, type WeightPlan } from "../plan/weight-layout.ts";
+import { planReads } from "./read-order.ts";
+import { openWeightBytes, type ReadFaults } from "./weight-bytes.ts";
 
 /** Options of `loadWeights`. */
 export interface LoadOptions {
   onProgress?: ProgressListener;
-  /** Checked between pieces of the staging buffer's size. */
+  /** Checked between pieces of the size of a read. */
   signal?: { readonly aborted: boolean };
+  /** For tests. */
+  faults?: ReadFaults;
 }
 
 /** A model's weights in memory. Every getter throws when asked for a tensor that is not part of the model. */
@@ -38,8 +36,9 @@ export interface ResidentWeights {
 }
 
 /**
- * Loads all weights of `model`. Throws `unsupported-type` or `unsupported-model` before anything is allocated, `memory`
- * when the arena is refused, `cancelled`, and the file's read errors; nothing stays allocated on failure.
+ * Loads all weights of `model`. The arena, by far the largest region, is taken first. Throws `unsupported-type` or
+ * `unsupported-model` before anything is allocated, `memory` when memory is refused, `cancelled`, and `io`; nothing
+ * stays allocated on failure.
  */
 export function loadWeights(
   kernels: NativeKernels,
@@ -49,24 +48,24 @@ export function loadWeights(
   options: LoadOptions = {},
 ): ResidentWeights {
   const plan = planWeights(model);
-  const indexes = new Map(plan.indexes.map((tensor) => [tensor.name, readIndexes(file, tensor, model)]));
-  const vectors = new Map(plan.vectors.map((tensor) => [tensor.name, readVector(file, tensor)]));
   const arena = allocate(kernels, file, plan.arenaBytes);
   try {
-    const matrices = new Map<string, WeightMatrix>();
-    const loader = new MatrixLoader(workspace, file, plan, options);
-    for (const placed of plan.matrices) {
-      const { tensor, offsetBytes, slices, rows, cols } = placed;
-      const typeId = ggmlType(tensor.type).id;
-      const matrix = new kernels.WeightMatrix(arena, offsetBytes, typeId, slices, rows, cols);
-      loader.load(placed, matrix);
-      matrices.set(tensor.name, matrix);
-    }
+    const indexes = new Map(plan.indexes.map((tensor) => [tensor.name, readIndexes(file, tensor, model)]));
+    const vectors = new Map(plan.vectors.map((tensor) => [tensor.name, readVector(file, tensor)]));
+    const matrices = new Map(
+      plan.matrices.map((placed) => [placed.tensor.name, place(kernels, arena, placed)]),
+    );
+    fillArena(kernels, workspace, file, plan, matrices, options);
     return new Resident(plan, arena, matrices, vectors, indexes);
   } catch (error) {
     arena.close();
     throw error;
   }
+}
+
+function place(kernels: NativeKernels, arena: WeightArena, placed: PlacedMatrix): WeightMatrix {
+  const { tensor, offsetBytes, slices, rows, cols } = placed;
+  return new kernels.WeightMatrix(arena, offsetBytes, ggmlType(tensor.type).id, slices, rows, cols);
 }
 
 class Resident implements ResidentWeights {
@@ -115,43 +114,35 @@ function found<Value>(value: Value | undefined, tensor: TensorInfo): Value {
   return value;
 }
 
-/** Reads matrices through one staging buffer and reports progress over all of them. */
-class MatrixLoader {
-  readonly #workspace: Workspace;
-  readonly #file: GgufFile;
-  readonly #options: LoadOptions;
-  readonly #staging: Uint8Array;
-  readonly #totalBytes: number;
-  #doneBytes = 0;
-
-  constructor(workspace: Workspace, file: GgufFile, plan: WeightPlan, options: LoadOptions) {
-    this.#workspace = workspace;
-    this.#file = file;
-    this.#options = options;
-    this.#staging = new Uint8Array(stagingBytes(plan));
-    this.#totalBytes = plan.matrices.reduce((sum, { tensor }) => sum + tensor.bytes, 0);
-  }
-
-  load({ tensor, slices, rows, cols }: PlacedMatrix, matrix: WeightMatrix): void {
-    const bytesPerRow = rowBytes(tensor.type, cols);
-    const panelsPerPiece = Math.floor(this.#staging.length / (PANEL_ROWS * bytesPerRow));
-    const rowsPerPiece = panelsPerPiece * PANEL_ROWS;
-    for (let slice = 0; slice < slices; slice++) {
-      for (let row = 0; row < rows; row += rowsPerPiece) {
-        if (this.#options.signal?.aborted) throw new CancelledError("loading was cancelled");
-        const count = Math.min(rowsPerPiece, rows - row);
-        const piece = this.#staging.subarray(0, count * bytesPerRow);
-        this.#file.readTensorInto(tensor, piece, (slice * rows + row) * bytesPerRow);
-        matrix.packRows(this.#workspace, slice, row, count, piece);
-        this.#report(piece.length, tensor.name);
+/** Packs every matrix into its place while the following ones are being read. */
+function fillArena(
+  kernels: NativeKernels,
+  workspace: Workspace,
+  file: GgufFile,
+  plan: WeightPlan,
+  matrices: ReadonlyMap<string, WeightMatrix>,
+  options: LoadOptions,
+): void {
+  const { signal, onProgress, faults } = options;
+  const longestBytes = longestReadBytes(plan);
+  const reads = planReads(plan, longestBytes);
+  const total = plan.matrices.reduce((sum, { tensor }) => sum + tensor.bytes, 0);
+  const bytes = openWeightBytes(kernels, file, reads, longestBytes, faults);
+  let done = 0;
+  try {
+    for (const read of reads) {
+      for (const piece of read.pieces) {
+        if (signal?.aborted) throw new CancelledError("loading was cancelled");
+        const { slice, rowBegin, rowCount } = piece;
+        const { name } = piece.placed.tensor;
+        const source = bytes.pieceBytes(read, piece);
+        found(matrices.get(name), piece.placed.tensor).packRows(workspace, slice, rowBegin, rowCount, source);
+        done += piece.bytes;
+        onProgress?.({ label: "load", done, total, unit: "bytes", detail: name });
       }
     }
-  }
-
-  #report(bytes: number, detail: string): void {
-    this.#doneBytes += bytes;
-    const total = this.#totalBytes;
-    this.#options.onProgress?.({ label: "load", done: this.#doneBytes, total, unit: "bytes", detail });
+  } finally {
+    bytes.close();
   }
 }
 

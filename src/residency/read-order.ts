@@ -1,0 +1,62 @@
+// Cuts a weight plan into pieces that can be packed, and gathers pieces that lie together into large reads.
+import { rowBytes } from "../blocks/ggml-types.ts";
+import { KIB } from "../core/units.ts";
+import { PANEL_ROWS, type PlacedMatrix, type WeightPlan } from "../plan/weight-layout.ts";
+
+/** Bytes between two pieces that are read and thrown away rather than beginning another read. */
+const LARGEST_GAP_BYTES = 64 * KIB;
+
+/** Whole panels of one slice of a matrix. */
+export interface Piece {
+  placed: PlacedMatrix;
+  slice: number;
+  rowBegin: number;
+  rowCount: number;
+  /** Within the tensor. */
+  startBytes: number;
+  bytes: number;
+}
+
+/** One read of a file and what is in it, in file order. */
+export interface Read {
+  fileIndex: number;
+  /** In the file. */
+  offsetBytes: number;
+  bytes: number;
+  pieces: Piece[];
+}
+
+/** All matrices of the plan in its order, in reads of at most `longestBytes` (at least one panel of every matrix). */
+export function planReads(plan: WeightPlan, longestBytes: number): Read[] {
+  const reads: Read[] = [];
+  let last: Read | undefined;
+  for (const placed of plan.matrices) {
+    const { fileIndex, offsetBytes } = placed.tensor;
+    for (const piece of piecesOf(placed, longestBytes)) {
+      const begin = offsetBytes + piece.startBytes;
+      const bytes = begin + piece.bytes - (last?.offsetBytes ?? 0);
+      const gap = last === undefined ? 0 : begin - (last.offsetBytes + last.bytes);
+      if (last?.fileIndex === fileIndex && gap >= 0 && gap <= LARGEST_GAP_BYTES && bytes <= longestBytes) {
+        last.pieces.push(piece);
+        last.bytes = bytes;
+        continue;
+      }
+      last = { fileIndex, offsetBytes: begin, bytes: piece.bytes, pieces: [piece] };
+      reads.push(last);
+    }
+  }
+  return reads;
+}
+
+function* piecesOf(placed: PlacedMatrix, longestBytes: number): Generator<Piece> {
+  const { tensor, slices, rows, cols } = placed;
+  const bytesPerRow = rowBytes(tensor.type, cols);
+  const rowsPerPiece = Math.floor(longestBytes / (PANEL_ROWS * bytesPerRow)) * PANEL_ROWS;
+  for (let slice = 0; slice < slices; slice++) {
+    for (let rowBegin = 0; rowBegin < rows; rowBegin += rowsPerPiece) {
+      const rowCount = Math.min(rowsPerPiece, rows - rowBegin);
+      const startBytes = (slice * rows + rowBegin) * bytesPerRow;
+      yield { placed, slice, rowBegin, rowCount, startBytes, bytes: rowCount * bytesPerRow };
+    }
+  }
+}

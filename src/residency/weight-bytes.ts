@@ -1,0 +1,133 @@
+// Where the bytes of planned reads come from: files are read ahead by native threads, anything else piece by piece.
+import type { NativeKernels, SpanReader, SpanReaderOptions } from "../backend/native-kernels.ts";
+import { Ds4Error, MemoryError } from "../core/errors.ts";
+import { MIB } from "../core/units.ts";
+import type { GgufFile } from "../gguf/gguf-file.ts";
+import { STAGING_BUFFERS } from "../plan/staging-size.ts";
+import type { Piece, Read } from "./read-order.ts";
+
+/** Files below this stay in the page cache, where the next start finds them. Larger ones would push out all else. */
+const CACHED_FILE_BYTES = 64 * MIB;
+
+/** Faults for tests, see native/residency/span_reader.h. */
+export type ReadFaults = Pick<SpanReaderOptions, "failAtByte" | "maxReadBytes">;
+
+/** The bytes of pieces, asked for in the order of the reads. */
+export interface WeightBytes {
+  /** Valid until the bytes of another read are asked for. Throws `io`. */
+  pieceBytes(read: Read, piece: Piece): Uint8Array;
+  /** Stops reading and frees the buffers. */
+  close(): void;
+}
+
+/** Begins to read. Throws `memory` when there is no memory or thread for it. */
+export function openWeightBytes(
+  kernels: NativeKernels,
+  file: GgufFile,
+  reads: readonly Read[],
+  longestBytes: number,
+  faults: ReadFaults = {},
+): WeightBytes {
+  const { descriptors } = file;
+  if (descriptors === undefined) return new PlainBytes(file, longestBytes);
+  return new ReadAheadBytes(kernels, file, descriptors, reads, longestBytes, faults);
+}
+
+class PlainBytes implements WeightBytes {
+  readonly #file: GgufFile;
+  readonly #buffer: Uint8Array;
+
+  constructor(file: GgufFile, longestBytes: number) {
+    this.#file = file;
+    this.#buffer = new Uint8Array(longestBytes);
+  }
+
+  pieceBytes(_read: Read, { placed, startBytes, bytes }: Piece): Uint8Array {
+    const target = this.#buffer.subarray(0, bytes);
+    this.#file.readTensorInto(placed.tensor, target, startBytes);
+    return target;
+  }
+
+  close(): void {}
+}
+
+class ReadAheadBytes implements WeightBytes {
+  readonly #file: GgufFile;
+  readonly #reader: SpanReader;
+  #read: Read | undefined;
+  #bytes: Uint8Array = new Uint8Array(0);
+
+  constructor(
+    kernels: NativeKernels,
+    file: GgufFile,
+    descriptors: readonly number[],
+    reads: readonly Read[],
+    longestBytes: number,
+    faults: ReadFaults,
+  ) {
+    this.#file = file;
+    const spans = Float64Array.from(reads.flatMap((read) => [read.fileIndex, read.offsetBytes, read.bytes]));
+    try {
+      this.#reader = new kernels.SpanReader(descriptors, spans, {
+        bufferBytes: longestBytes,
+        buffers: STAGING_BUFFERS,
+        threads: STAGING_BUFFERS - 1,
+        bypassCache: file.sizeBytes >= CACHED_FILE_BYTES,
+        ...faults,
+      });
+    } catch (error) {
+      const reason = error instanceof Error ? error.message : String(error);
+      const bytes = STAGING_BUFFERS * longestBytes;
+      throw new MemoryError(`${file.name}: cannot begin to read the weights: ${reason}`, bytes, Number.NaN);
+    }
+  }
+
+  pieceBytes(read: Read, piece: Piece): Uint8Array {
+    if (read !== this.#read) {
+      this.#bytes = this.#next();
+      this.#read = read;
+    }
+    const start = piece.placed.tensor.offsetBytes + piece.startBytes - read.offsetBytes;
+    return this.#bytes.subarray(start, start + piece.bytes);
+  }
+
+  close(): void {
+    this.#reader.close();
+  }
+
+  #next(): Uint8Array {
+    let bytes: Uint8Array | null;
+    try {
+      bytes = this.#reader.next();
+    } catch (error) {
+      throw isReadFailure(error) ? readError(this.#file, error) : error;
+    }
+    if (bytes === null) throw new Ds4Error("session", "more weights were asked for than were planned");
+    return bytes;
+  }
+}
+
+/** What SpanReader.next adds to its errors. */
+interface ReadFailure extends Error {
+  file: number;
+  offsetBytes: number;
+  expectedBytes: number;
+  foundBytes: number;
+  /** Empty: the file ended. */
+  reason: string;
+}
+
+function isReadFailure(error: unknown): error is ReadFailure {
+  return error instanceof Error && "expectedBytes" in error;
+}
+
+function readError(file: GgufFile, failure: ReadFailure): Ds4Error {
+  const { offsetBytes, expectedBytes, foundBytes, reason } = failure;
+  const path = file.parts[failure.file];
+  const amount = `expected ${expectedBytes} bytes at offset ${offsetBytes}, found ${foundBytes}`;
+  const message =
+    reason === ""
+      ? `${path} ended early: ${amount}; was it truncated after opening?`
+      : `cannot read ${path}: ${amount}: ${reason}; check the disk and the kernel log`;
+  return new Ds4Error("io", message, { cause: failure });
+}
