@@ -23,7 +23,7 @@ export interface RunDemand {
   ctxTokens?: number;
   /** Rows of logits wanted at once; 1 by default. */
   headRows?: number;
-  /** Load although the plan does not fit. */
+  /** Load although the plan does not fit. `false`: the user could say so, and is told; undefined: there is no flag. */
   force?: boolean;
 }
 
@@ -62,7 +62,9 @@ export function preflight(file: GgufFile, demand: RunDemand, machine: Machine = 
   if (demand.force) return [`${error.message.split("\n")[0]}; loading it anyway`, ...machine.warnings];
   const lines = [
     error.message,
-    "  --force loads it anyway; this or other programs may then be killed",
+    ...(demand.force === false
+      ? ["  --force loads it anyway; this or other programs may then be killed"]
+      : []),
     ...machine.warnings.map((warning) => `  note: ${warning}`),
   ];
   throw new MemoryError(lines.join("\n"), error.neededBytes, error.availableBytes);

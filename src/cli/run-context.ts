@@ -43,7 +43,7 @@ function refuseUnfit(path: string, flags: RunFlags, ctx = flags.ctx): void {
   try {
     const backend = chooseBackend(backendOf(flags)).name;
     const ctxTokens = flags.perplexityFile === undefined ? ctx : (flags.pplCtx ?? ctx);
-    preflight(file, { backend, threads: flags.threads, ctxTokens, force: flags.force });
+    preflight(file, { backend, threads: flags.threads, ctxTokens, force: flags.force === true });
   } finally {
     file.close();
   }
@@ -117,7 +117,7 @@ export class RunContext {
       threads: flags.threads,
       ctxTokens: demand.ctxTokens ?? flags.ctx,
       headRows: demand.headRows,
-      force: flags.force,
+      force: flags.force === true,
       onProgress: bar.listener,
     }).finally(() => bar.clear());
     for (const warning of engine.info.warnings) note(terminal, `warning: ${warning}`);
