@@ -1,5 +1,6 @@
 // The flags of `ds4 bench`: names and defaults follow ds4-bench's.
 import { type Command, Option } from "commander";
+import { listFrontiers } from "../bench/frontier-bench.ts";
 import { UsageError } from "../core/errors.ts";
 import type { BackendChoice } from "../session/engine-protocol.ts";
 import { integerIn, numberIn } from "./flag-values.ts";
@@ -22,6 +23,7 @@ export interface BenchFlags {
   threads?: number;
   prefillChunk?: number;
   backend: BackendChoice;
+  force?: boolean;
   quiet?: boolean;
 }
 
@@ -32,6 +34,8 @@ export interface SweepSettings {
   stepIncr: number;
   stepMul: number;
   genTokens: number;
+  /** Context to allocate. */
+  allocTokens: number;
 }
 
 const MAX_CTX_TOKENS = 1 << 24;
@@ -73,6 +77,7 @@ export function addBenchFlags(command: Command): Command {
         .choices(["auto", "cpu", "reference"])
         .default("auto"),
     )
+    .option("--force", "load although the plan says that it does not fit in memory")
     .option("--quiet", "no progress and no notes");
 }
 
@@ -94,11 +99,13 @@ export function sweepSettings(flags: BenchFlags, contextTokens: number): SweepSe
       `--ctx-max: expected at most ${mostTokens} (the model holds ${contextTokens} tokens, ${genTokens} are generated), got ${ctxMax}`,
     );
   }
-  return {
-    ctxStart: flags.ctxStart ?? Math.min(DEFAULTS.ctxStart, ctxMax),
-    ctxMax,
-    stepIncr,
-    stepMul,
-    genTokens,
-  };
+  const neededTokens = ctxMax + genTokens + 1;
+  const allocTokens = flags.ctxAlloc ?? neededTokens;
+  if (allocTokens < neededTokens || allocTokens > contextTokens) {
+    throw new UsageError(`--ctx-alloc: expected ${neededTokens}..${contextTokens}, got ${allocTokens}`);
+  }
+  const ctxStart = flags.ctxStart ?? Math.min(DEFAULTS.ctxStart, ctxMax);
+  const settings = { ctxStart, ctxMax, stepIncr, stepMul, genTokens, allocTokens };
+  listFrontiers(settings);
+  return settings;
 }

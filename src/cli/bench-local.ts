@@ -9,6 +9,8 @@ import { CancelledError, UsageError } from "../core/errors.ts";
 import { MIB } from "../core/units.ts";
 import type { GgufFile } from "../gguf/gguf-file.ts";
 import { openGguf } from "../gguf/open-gguf.ts";
+import { type BoundModel, bindModel } from "../model/weights.ts";
+import { planMemory, regionBytes } from "../plan/memory-plan.ts";
 import { tokenizerFromGguf } from "../tokenizer/gguf-tables.ts";
 import type { Tokenizer } from "../tokenizer/tokenizer.ts";
 import { fileFingerprint, machineFacts, peakRssBytes } from "./bench-facts-probe.ts";
@@ -16,6 +18,7 @@ import { type BenchFlags, sweepSettings } from "./bench-flags.ts";
 import { writeOutcome } from "./bench-output.ts";
 import { openBackend } from "./open-backend.ts";
 import { resolveModelPath } from "./open-model.ts";
+import { machineForRun, type RunDemand, runOptions } from "./preflight.ts";
 import { ProgressBar } from "./progress-bar.ts";
 import { interruptible, readTextFile } from "./run-context.ts";
 import { note, type Terminal } from "./terminal.ts";
@@ -36,24 +39,31 @@ export async function benchLocally(flags: BenchFlags, terminal: Terminal, argv: 
   let cancelled: CancelledError | undefined;
   try {
     const tokenizer = tokenizerFromGguf(file);
-    const opened = openBackend(file, flags, { onProgress: bar.listener });
+    const model = bindModel(file);
+    const sweep = sweepSettings(flags, model.spec.contextTokens);
+    facts.ctxAllocTokens = sweep.allocTokens;
+    // Before the weights: what is wrong with the prompt should not cost a load.
+    const tokens = benchTokens(tokenizer, flags.promptFile, sweep.ctxMax);
+    const { threads, force } = flags;
+    const demand = { threads, force, ctxTokens: facts.ctxAllocTokens };
+    const opened = openBackend(file, { ...demand, backend: flags.backend }, { onProgress: bar.listener });
     backend = opened.backend;
+    facts.planBytes = plannedBytes(model, {
+      ...demand,
+      backend: backend.name === "cpu" ? "cpu" : "reference",
+    });
     bar.clear();
     for (const warning of opened.warnings) note(terminal, `warning: ${warning}`);
     describeRun(facts, file, backend, flags);
     if (facts.chunkTokens < (flags.prefillChunk ?? 1)) {
       note(terminal, `warning: --prefill-chunk: this backend takes at most ${backend.maxBatchTokens} tokens`);
     }
-    const sweep = sweepSettings(flags, backend.spec.contextTokens);
-    facts.ctxAllocTokens = flags.ctxAlloc ?? sweep.ctxMax + sweep.genTokens + 1;
-    const tokens = benchTokens(tokenizer, flags.promptFile, sweep.ctxMax);
     const onRow = (row: FrontierRow) => {
       rows.push(row);
-      noteMemory(facts, backend!);
+      facts.peakRssBytes = peakRssBytes();
     };
     const options = {
       ...sweep,
-      allocTokens: facts.ctxAllocTokens,
       chunkTokens: flags.prefillChunk,
       bannedTokens: tokenizer.stopIds,
       ...{ onRow, onProgress: bar.listener },
@@ -100,11 +110,8 @@ function describeRun(facts: BenchFacts, file: GgufFile, backend: Backend, flags:
   facts.weightBytesPerToken = backend.stats().weightBytesPerToken;
 }
 
-// What the backend says it holds is the plan carried out; both are read while the KV state is open.
-function noteMemory(facts: BenchFacts, backend: Backend): void {
-  const { weightBytes, kvBytes, scratchBytes } = backend.stats();
-  facts.planBytes = weightBytes + kvBytes + scratchBytes;
-  facts.peakRssBytes = peakRssBytes();
+function plannedBytes(model: BoundModel, demand: RunDemand): number {
+  return regionBytes(planMemory("bench", model, runOptions(model.spec, demand), machineForRun()));
 }
 
 // 0 where there is no native code to measure with.
