@@ -14,6 +14,7 @@ export type ErrorCode =
   | "convert" // a checkpoint or recipe that cannot be converted
   | "memory" // it does not fit
   | "context-full" // the KV state has no room for the tokens
+  | "cuda" // no usable CUDA device, or a call of the CUDA driver failed
   | "native" // the native addon is missing, broken or was misused
   | "session" // a session was used against its contract
   | "cancelled" // the caller cancelled

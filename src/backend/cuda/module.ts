@@ -1,0 +1,76 @@
+// The kernels: one loaded fatbin, functions found by name.
+import type { CudaDriver, Extent, FunctionInfo, Handle } from "./driver.ts";
+import type { KernelArg } from "./kernel-args.ts";
+import type { DeviceStream } from "./stream.ts";
+
+/** Dynamic shared memory of a block that needs no permission. */
+const FREE_SHARED_BYTES = 48 * 1024;
+
+interface Kernel {
+  handle: Handle;
+  allowedSharedBytes: number;
+}
+
+/** The functions of a fatbin. */
+export class KernelModule {
+  readonly #driver: CudaDriver;
+  readonly #handle: Handle;
+  readonly #kernels = new Map<string, Kernel>();
+  #closed = false;
+  #launches = 0;
+
+  /** Loads the code for the current device. Throws `cuda` when the image holds none. */
+  constructor(driver: CudaDriver, image: Uint8Array) {
+    this.#driver = driver;
+    this.#handle = driver.loadModule(image);
+  }
+
+  /** Launches since the module was loaded. */
+  get launches(): number {
+    return this.#launches;
+  }
+
+  /**
+   * Queues a kernel. An empty grid is no launch. Throws `cuda` for an unknown name; failures inside of the kernel appear
+   * when the stream is synchronized.
+   */
+  launch(
+    stream: DeviceStream,
+    name: string,
+    grid: Extent,
+    block: Extent,
+    sharedBytes: number,
+    args: readonly KernelArg[],
+  ): void {
+    if (grid[0] === 0 || grid[1] === 0 || grid[2] === 0) return;
+    const kernel = this.#kernel(name);
+    if (sharedBytes > kernel.allowedSharedBytes) {
+      this.#driver.allowSharedBytes(kernel.handle, sharedBytes);
+      kernel.allowedSharedBytes = sharedBytes;
+    }
+    this.#driver.launch(kernel.handle, grid, block, sharedBytes, stream.handle, args);
+    this.#launches++;
+  }
+
+  /** Registers, spills and shared memory of a kernel. */
+  info(name: string): FunctionInfo {
+    return this.#driver.functionInfo(this.#kernel(name).handle);
+  }
+
+  close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.#kernels.clear();
+    this.#driver.unloadModule(this.#handle);
+  }
+
+  #kernel(name: string): Kernel {
+    let kernel = this.#kernels.get(name);
+    if (kernel === undefined) {
+      const handle = this.#driver.moduleFunction(this.#handle, name);
+      kernel = { handle, allowedSharedBytes: FREE_SHARED_BYTES };
+      this.#kernels.set(name, kernel);
+    }
+    return kernel;
+  }
+}
