@@ -62,15 +62,15 @@ export class ProgressBar {
 
 /** One line: label, bar, share, amounts, rate, time left. */
 export function describeProgress(progress: Progress, elapsedSeconds: number, withBar: boolean): string {
-  const { label, done, total, unit, detail } = progress;
+  const { label, done, total, unit, detail, doneBefore = 0 } = progress;
   const share = total > 0 ? Math.min(1, done / total) : 1;
   const filled = Math.round(share * BAR_WIDTH);
   const bar = withBar ? `[${"#".repeat(filled)}${".".repeat(BAR_WIDTH - filled)}] ` : "";
   const amount = (value: number) => (unit === "bytes" ? formatBytes(value) : `${Math.round(value)}`);
   const parts = [`${label} ${bar}${Math.floor(share * 100)}%`, `${amount(done)} of ${amount(total)}`];
   if (unit !== "bytes") parts[1] += ` ${unit}`;
-  if (elapsedSeconds > 0.5 && done > 0) {
-    const rate = done / elapsedSeconds;
+  if (elapsedSeconds > 0.5 && done > doneBefore) {
+    const rate = (done - doneBefore) / elapsedSeconds;
     parts.push(unit === "bytes" ? `${formatBytes(rate)}/s` : `${rate.toFixed(1)} ${unit}/s`);
     parts.push(`${formatSeconds((total - done) / rate)} left`);
   }

@@ -7,6 +7,8 @@ export interface Progress {
   done: number;
   total: number;
   unit: "bytes" | "tokens" | "tensors";
+  /** Part of `done` that an earlier run did: rates leave it out. Default 0. */
+  doneBefore?: number;
   /** What is being worked on now, e.g. a tensor's name. */
   detail?: string;
 }
