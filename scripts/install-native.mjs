@@ -37,7 +37,8 @@ function build() {
   const nodeGyp = findNodeGyp();
   if (nodeGyp === null) return warn("node-gyp was not found");
   const jobs = String(availableParallelism());
-  const result = spawnSync(process.execPath, [nodeGyp, "rebuild", "--jobs", jobs], {
+  // Not "rebuild", which would first remove build/ with the CUDA kernels in it.
+  const result = spawnSync(process.execPath, [nodeGyp, "configure", "build", "--jobs", jobs], {
     cwd: root,
     stdio: force ? "inherit" : ["ignore", "pipe", "pipe"],
     encoding: "utf8",

@@ -1,6 +1,8 @@
-// The kernels: one loaded fatbin, functions found by name.
+// The kernels: loaded code, functions found by name.
+import { CudaError } from "./cuda-error.ts";
 import type { CudaDriver, Extent, FunctionInfo, Handle } from "./driver.ts";
 import type { KernelArg } from "./kernel-args.ts";
+import { splitKernelImage } from "./kernel-image.ts";
 import type { DeviceStream } from "./stream.ts";
 
 /** Dynamic shared memory of a block that needs no permission. */
@@ -11,18 +13,23 @@ interface Kernel {
   allowedSharedBytes: number;
 }
 
-/** The functions of a fatbin. */
+/** The functions of a kernel image. */
 export class KernelModule {
   readonly #driver: CudaDriver;
-  readonly #handle: Handle;
+  readonly #modules: Handle[] = [];
   readonly #kernels = new Map<string, Kernel>();
   #closed = false;
   #launches = 0;
 
-  /** Loads the code for the current device. Throws `cuda` when the image holds none. */
+  /** Loads the code for the current device. Throws `cuda` when the image holds none; nothing stays loaded then. */
   constructor(driver: CudaDriver, image: Uint8Array) {
     this.#driver = driver;
-    this.#handle = driver.loadModule(image);
+    try {
+      for (const part of splitKernelImage(image)) this.#modules.push(driver.loadModule(part));
+    } catch (error) {
+      this.close();
+      throw error;
+    }
   }
 
   /** Launches since the module was loaded. */
@@ -61,16 +68,28 @@ export class KernelModule {
     if (this.#closed) return;
     this.#closed = true;
     this.#kernels.clear();
-    this.#driver.unloadModule(this.#handle);
+    for (const module of this.#modules.splice(0)) this.#driver.unloadModule(module);
   }
 
   #kernel(name: string): Kernel {
     let kernel = this.#kernels.get(name);
     if (kernel === undefined) {
-      const handle = this.#driver.moduleFunction(this.#handle, name);
-      kernel = { handle, allowedSharedBytes: FREE_SHARED_BYTES };
+      kernel = { handle: this.#find(name), allowedSharedBytes: FREE_SHARED_BYTES };
       this.#kernels.set(name, kernel);
     }
     return kernel;
+  }
+
+  #find(name: string): Handle {
+    let missing: unknown;
+    for (const module of this.#modules) {
+      try {
+        return this.#driver.moduleFunction(module, name);
+      } catch (error) {
+        if (!(error instanceof CudaError) || error.result !== "CUDA_ERROR_NOT_FOUND") throw error;
+        missing = error;
+      }
+    }
+    throw missing;
   }
 }

@@ -1,0 +1,188 @@
+// Compiles native/cuda/*.cu for every supported GPU: npm run build:cuda [-- --arch 90a[,121]] [--dry-run].
+// The result, build/cuda/ds4.fatbin, is one fatbin per source file, one after another (they say how long they are), so
+// that files compile side by side and their helpers need no global names. build/cuda/resources.txt lists registers,
+// spills and shared memory of every kernel on every architecture.
+import { spawn, spawnSync } from "node:child_process";
+import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import { basename, dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { parseArgs } from "node:util";
+
+const root = dirname(dirname(fileURLToPath(import.meta.url)));
+const SOURCES = join(root, "native", "cuda");
+const TARGET = join(root, "build", "cuda");
+/** Real architectures; "a" has Hopper's own instructions. 121 is GB10 (DGX Spark), 120 consumer Blackwell. */
+const ARCHITECTURES = ["80", "86", "89", "90a", "100", "120", "121"];
+/** Code that the driver compiles for GPUs newer than all of these. */
+const FORWARD_ARCHITECTURE = "80";
+const PARALLEL = 2;
+const FLAGS = ["-std=c++17", "-O3", "-Xptxas", "-v", "-I", join(root, "native")];
+
+const { values } = parseArgs({
+  options: {
+    arch: { type: "string" },
+    "dry-run": { type: "boolean" },
+    // Says where nvcc is missing instead of failing, for machines without the toolkit.
+    optional: { type: "boolean" },
+  },
+});
+
+/** nvcc from PATH or the toolkit's usual place, or null. */
+function findCompiler() {
+  const candidates = [process.env.NVCC, "nvcc", "/usr/local/cuda/bin/nvcc"].filter((each) => each);
+  return candidates.find((each) => spawnSync(each, ["--version"]).status === 0) ?? null;
+}
+
+function codeFlags(architectures, withForward) {
+  const real = architectures.flatMap((arch) => ["-gencode", `arch=compute_${arch},code=sm_${arch}`]);
+  if (!withForward) return real;
+  const forward = `arch=compute_${FORWARD_ARCHITECTURE},code=compute_${FORWARD_ARCHITECTURE}`;
+  return [...real, "-gencode", forward];
+}
+
+function newestHeaderMs() {
+  const folders = [SOURCES, join(root, "native", "common")];
+  const headers = folders.flatMap((folder) =>
+    readdirSync(folder)
+      .filter((name) => /\.(h|cuh)$/.test(name))
+      .map((name) => statSync(join(folder, name)).mtimeMs),
+  );
+  return Math.max(0, statSync(fileURLToPath(import.meta.url)).mtimeMs, ...headers);
+}
+
+/** Runs nvcc; resolves to its messages. */
+function compile(compiler, args) {
+  return new Promise((resolve, reject) => {
+    const child = spawn(compiler, args, { stdio: ["ignore", "pipe", "pipe"] });
+    let text = "";
+    for (const stream of [child.stdout, child.stderr]) {
+      stream.on("data", (data) => {
+        text += data;
+      });
+    }
+    child.on("error", reject);
+    child.on("close", (code) =>
+      code === 0 ? resolve(text) : reject(new Error(text || `exit code ${code}`)),
+    );
+  });
+}
+
+/** Kernel, architecture and figures out of ptxas's messages. */
+function resourceRows(file, messages) {
+  const rows = [];
+  let current;
+  for (const line of messages.split("\n")) {
+    const entry = /Compiling entry function '(.+)' for '(.+)'/.exec(line);
+    if (entry) {
+      current = {
+        file,
+        kernel: entry[1],
+        arch: entry[2],
+        registers: 0,
+        spillBytes: 0,
+        sharedBytes: 0,
+        stackBytes: 0,
+      };
+      rows.push(current);
+    }
+    const frame = /(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads/.exec(line);
+    // A frame is reported for device functions too; those of kernels follow their entry.
+    if (frame && current && current.registers === 0) {
+      current.stackBytes = Number(frame[1]);
+      current.spillBytes = Number(frame[2]) + Number(frame[3]);
+    }
+    const used = /Used (\d+) registers/.exec(line);
+    if (used && current && current.registers === 0) {
+      current.registers = Number(used[1]);
+      current.sharedBytes = Number(/(\d+) bytes smem/.exec(line)?.[1] ?? 0);
+    }
+  }
+  return rows;
+}
+
+function resourceText(rows) {
+  const head = ["kernel", "arch", "registers", "spilled bytes", "stack bytes", "static shared bytes"];
+  const lines = rows
+    .sort((a, b) => a.kernel.localeCompare(b.kernel) || a.arch.localeCompare(b.arch, "en", { numeric: true }))
+    .map((row) =>
+      [row.kernel, row.arch, row.registers, row.spillBytes, row.stackBytes, row.sharedBytes].map(String),
+    );
+  const widths = head.map((title, i) => Math.max(title.length, ...lines.map((line) => line[i].length)));
+  const format = (cells) =>
+    cells.map((cell, i) => (i < 2 ? cell.padEnd(widths[i]) : cell.padStart(widths[i]))).join("  ");
+  return `${[head, ...lines].map(format).join("\n")}\n`;
+}
+
+async function main() {
+  const architectures = values.arch ? values.arch.split(",") : ARCHITECTURES;
+  const unknown = architectures.find((arch) => !/^\d+[af]?$/.test(arch));
+  if (unknown !== undefined)
+    throw new Error(`--arch: expected numbers such as 90a or 121, found "${unknown}"`);
+  const files = existsSync(SOURCES)
+    ? readdirSync(SOURCES)
+        .filter((name) => name.endsWith(".cu"))
+        .sort()
+    : [];
+  if (files.length === 0) throw new Error("native/cuda holds no .cu files");
+  const code = codeFlags(architectures, values.arch === undefined);
+  const tag = values.arch === undefined ? "all" : architectures.join("-");
+  const objects = join(TARGET, "objects", tag);
+  const jobs = files.map((name) => {
+    const object = join(objects, `${basename(name, ".cu")}.fatbin`);
+    return { name, object, args: ["-fatbin", ...FLAGS, ...code, "-o", object, join(SOURCES, name)] };
+  });
+  if (values["dry-run"]) {
+    for (const { args } of jobs) console.log(["nvcc", ...args].join(" "));
+    return;
+  }
+  const compiler = findCompiler();
+  if (compiler === null) {
+    const text = "nvcc was not found: install the CUDA toolkit (12.9 or newer) or set NVCC";
+    if (!values.optional) throw new Error(text);
+    console.log(`skipped: ${text}`);
+    return;
+  }
+  mkdirSync(objects, { recursive: true });
+  const headersMs = newestHeaderMs();
+  const waiting = [...jobs];
+  const worker = async () => {
+    for (let job = waiting.shift(); job !== undefined; job = waiting.shift())
+      await build(compiler, job, headersMs);
+  };
+  await Promise.all(Array.from({ length: PARALLEL }, worker));
+  finish(jobs, architectures);
+}
+
+async function build(compiler, { name, object, args }, headersMs) {
+  const log = `${object}.log`;
+  const sourceMs = Math.max(headersMs, statSync(join(SOURCES, name)).mtimeMs);
+  if (existsSync(object) && existsSync(log) && statSync(object).mtimeMs > sourceMs) return;
+  const started = performance.now();
+  let messages;
+  try {
+    messages = await compile(compiler, args);
+  } catch (error) {
+    throw new Error(`${name} does not compile:\n${error.message}`);
+  }
+  writeFileSync(log, messages);
+  console.log(`${name}: ${((performance.now() - started) / 1000).toFixed(1)} s`);
+}
+
+function finish(jobs, architectures) {
+  const image = Buffer.concat(jobs.map(({ object }) => readFileSync(object)));
+  writeFileSync(join(TARGET, "ds4.fatbin"), image);
+  const rows = jobs.flatMap(({ name, object }) => resourceRows(name, readFileSync(`${object}.log`, "utf8")));
+  writeFileSync(join(TARGET, "resources.txt"), resourceText(rows));
+  const spilling = rows.filter((row) => row.spillBytes > 0);
+  const kernels = new Set(rows.map((row) => row.kernel)).size;
+  console.log(
+    `build/cuda/ds4.fatbin: ${(image.length / 2 ** 20).toFixed(1)} MiB, ${kernels} kernels for ` +
+      `${architectures.map((arch) => `sm_${arch}`).join(", ")}; ${spilling.length} of ${rows.length} spill registers`,
+  );
+  for (const row of spilling) console.log(`  spills ${row.spillBytes} bytes: ${row.kernel} on ${row.arch}`);
+}
+
+main().catch((error) => {
+  console.error(error.message);
+  process.exitCode = 1;
+});
