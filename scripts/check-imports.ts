@@ -47,6 +47,7 @@ const ALLOWED: Record<string, string[]> = {
   ],
   residency: ["core", "blocks", "gguf", "model", "plan", "backend/native-kernels.ts"],
   session: ["core", "backend", "tokenizer", "template", "model", "gguf"],
+  scheduler: ["core", "backend", "model", "session"],
   convert: ["core", "blocks", "gguf", "model", "tokenizer", "backend", "backend/native.ts"],
   cli: [
     "core",
@@ -67,9 +68,21 @@ const ALLOWED: Record<string, string[]> = {
     "backend/cuda",
     "residency",
     "session",
+    "scheduler",
     "convert",
   ],
-  "index.ts": ["core", "blocks", "gguf", "tokenizer", "template", "model", "backend", "session", "convert"],
+  "index.ts": [
+    "core",
+    "blocks",
+    "gguf",
+    "tokenizer",
+    "template",
+    "model",
+    "backend",
+    "session",
+    "scheduler",
+    "convert",
+  ],
 };
 
 /** The most specific key of ALLOWED that `path` (relative to src/) lies in. */

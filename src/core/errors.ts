@@ -18,6 +18,9 @@ export type ErrorCode =
   | "native" // the native addon is missing, broken or was misused
   | "session" // a session was used against its contract
   | "cancelled" // the caller cancelled
+  | "queue-full" // too many requests wait
+  | "backend-fault" // a forward pass failed
+  | "device-lost" // the device answers nothing any more: only a new process helps
   | "usage" // a wrong flag, argument or environment variable
   | "request"; // a wrong API request
 

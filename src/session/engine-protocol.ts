@@ -22,6 +22,9 @@ export interface EngineWorkerOptions {
   headRows?: number;
   /** Load the model although the memory plan says that it does not fit. */
   force?: boolean;
+  /** KV states held at once, and bytes for checkpoints of them; 1 and 0 by default. Both count in the memory plan. */
+  slots?: number;
+  checkpointBytes?: number;
 }
 
 /** What is known of an opened engine. */
