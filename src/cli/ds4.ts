@@ -2,6 +2,7 @@
 // The `ds4` command's entry: lists the subcommands, runs the program, sets the exit code.
 import { registerBench } from "./bench-command.ts";
 import { registerConvert } from "./convert-command.ts";
+import { registerDownload } from "./download-command.ts";
 import { registerImatrix } from "./imatrix-command.ts";
 import { registerInspect } from "./inspect.ts";
 import { registerPlan } from "./plan-command.ts";
@@ -17,4 +18,5 @@ process.exitCode = await main(process.argv.slice(2), [
   registerImatrix,
   registerSynth,
   registerBench,
+  registerDownload,
 ]);

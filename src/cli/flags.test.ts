@@ -120,13 +120,21 @@ it("maps errors to the documented exit codes", () => {
   expect(exitCodeOf(new Error("x"))).toBe(EXIT.failure);
 });
 
-it("has every flag that the README names, and the README every flag of the help (case 136)", () => {
-  const command = new Command("ds4");
-  addRunFlags(command);
+it.each<[string, string, () => Command]>([
+  ["ds4", "## Flags", () => rootCommand()],
+  ["ds4 bench", "## Measuring", () => benchCommand("bench")],
+])("%s has every flag that the README names, and the README every flag of the help (case 136)", (_, heading, make) => {
+  const command = make();
   const readme = readFileSync(new URL("../../README.md", import.meta.url), "utf8");
-  const table = readme.slice(readme.indexOf("## Flags"), readme.indexOf("## As a library"));
-  const named = new Set([...table.matchAll(/--[a-z][\w-]+/g)].map(([flag]) => flag));
+  const [section] = readme.slice(readme.indexOf(heading) + heading.length).split("\n## ");
+  const named = new Set([...section.matchAll(/--[a-z][\w-]+/g)].map(([flag]) => flag));
   const known = new Map(command.options.map((option) => [option.long, option.hidden]));
   for (const flag of named) if (flag !== "--help") expect(known.has(flag), flag).toBe(true);
   for (const [flag, hidden] of known) if (!hidden) expect(named.has(flag!), flag).toBe(true);
 });
+
+function rootCommand(): Command {
+  const command = new Command("ds4");
+  addRunFlags(command);
+  return command;
+}
