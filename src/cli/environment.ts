@@ -4,6 +4,7 @@
 /** Every variable with our prefix that is read anywhere, and what it does. */
 export const ENVIRONMENT: Readonly<Record<string, string>> = {
   DS4_CPU_ISA: "generic, avx2, avx512 or neon: use these kernels instead of the best that the processor has",
+  DS4_CUDA: "off: do not load the CUDA driver",
   DS4_NATIVE: "off: do not load the native addon; the plain TypeScript backend runs",
 };
 

@@ -2,6 +2,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import { Command } from "commander";
 import { describe, expect, it } from "vitest";
 import { CancelledError, Ds4Error, MemoryError, UsageError } from "../core/errors.ts";
+import { benchCommand } from "./bench-command.ts";
 import { ENVIRONMENT, environmentWarning } from "./environment.ts";
 import { EXIT, exitCodeOf } from "./exit-codes.ts";
 import {
@@ -123,15 +124,18 @@ it("maps errors to the documented exit codes", () => {
 it.each<[string, string, () => Command]>([
   ["ds4", "## Flags", () => rootCommand()],
   ["ds4 bench", "## Measuring", () => benchCommand("bench")],
-])("%s has every flag that the README names, and the README every flag of the help (case 136)", (_, heading, make) => {
-  const command = make();
-  const readme = readFileSync(new URL("../../README.md", import.meta.url), "utf8");
-  const [section] = readme.slice(readme.indexOf(heading) + heading.length).split("\n## ");
-  const named = new Set([...section.matchAll(/--[a-z][\w-]+/g)].map(([flag]) => flag));
-  const known = new Map(command.options.map((option) => [option.long, option.hidden]));
-  for (const flag of named) if (flag !== "--help") expect(known.has(flag), flag).toBe(true);
-  for (const [flag, hidden] of known) if (!hidden) expect(named.has(flag!), flag).toBe(true);
-});
+])(
+  "%s has every flag that the README names, and the README every flag of the help (case 136)",
+  (_, heading, make) => {
+    const command = make();
+    const readme = readFileSync(new URL("../../README.md", import.meta.url), "utf8");
+    const [section] = readme.slice(readme.indexOf(heading) + heading.length).split("\n## ");
+    const named = new Set([...section.matchAll(/--[a-z][\w-]+/g)].map(([flag]) => flag));
+    const known = new Map(command.options.map((option) => [option.long, option.hidden]));
+    for (const flag of named) if (flag !== "--help") expect(known.has(flag), flag).toBe(true);
+    for (const [flag, hidden] of known) if (!hidden) expect(named.has(flag!), flag).toBe(true);
+  },
+);
 
 function rootCommand(): Command {
   const command = new Command("ds4");
