@@ -1,0 +1,121 @@
+// Scores of the indexer: sum over heads of weight * relu(query . entry). Entries are float16; queries are taken as the
+// sum of two halves after a power-of-two scale per head, so that two tensor-core products keep float32's precision.
+// Bytes: 2 * dim per entry and token, 32 KiB of queries per block (8192 multiply-adds per entry of 64 x 128): limited by
+// the tensor cores from 1,000 entries on (two products each), below that by latency. Prefill reads entries from L2.
+#include "decode_state.cuh"
+#include "reductions.cuh"
+#include "tensor_core.cuh"
+
+namespace {
+
+constexpr int kMaxSlabs = 4;         // of 32 dims
+constexpr int kEntriesPerWarp = 32;
+constexpr int kMaxHeads = 128;
+
+__device__ uint32_t lowHalves(float a, float b, uint32_t high) {
+  const __half2 taken = *reinterpret_cast<const __half2*>(&high);
+  return ds4::cuda::packHalves(a - __low2float(taken), b - __high2float(taken));
+}
+
+// relu(match) * weight; a match that is no number counts as no match.
+__device__ float counted(float match, float weight) { return match > 0 ? match * weight : 0.0f; }
+
+}  // namespace
+
+/// Grid (blocks, tokens of this launch), 128 threads; blocks take 128 entries in turn. Token i is row firstToken + i of the
+/// sequence's queries [count, heads, dim] and headWeights [count, heads]; its scores go to scores + i * scoreStride.
+/// Tokens that see at most topK entries are left out: nothing is chosen there. dim: 32, 64, 96 or 128; heads at most 128.
+/// Shared: (heads rounded up to 8) * dim * 4 bytes.
+extern "C" __global__ void __launch_bounds__(128)
+    index_scores(const DecodeState* __restrict__ state, int firstToken, const float* __restrict__ queries,
+                 const float* __restrict__ headWeights, const __half* __restrict__ entries, float* scores,
+                 int64_t scoreStride, int heads, int dim, int ratio, int topK, float scale) {
+  extern __shared__ __align__(16) unsigned char memory[];
+  uint4* fragments = reinterpret_cast<uint4*>(memory);  // [head tiles, slabs, 2, lane]
+  __shared__ float weights[kMaxHeads], up[kMaxHeads];
+  const int token = firstToken + blockIdx.y;
+  if (token >= state->count) return;
+  const int visible = (state->start + token + 1) / ratio;
+  const int perBlock = blockDim.x / 32 * kEntriesPerWarp;
+  if (visible <= topK || static_cast<int>(blockIdx.x) * perBlock >= visible) return;
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
+  const int headTiles = (heads + 7) / 8, slabs = dim / 32;
+  const float* query = queries + static_cast<int64_t>(token) * heads * dim;
+  for (int head = warp; head < headTiles * 8; head += warps) {
+    float largest = 0;
+    for (int d = lane; head < heads && d < dim; d += 32) largest = fmaxf(largest, fabsf(query[head * dim + d]));
+    largest = warpMax(largest);
+    int exponent = 0;
+    if (largest > 0 && isfinite(largest)) exponent = min(max(ilogbf(largest), -100), 127) - 10;
+    if (lane == 0) {
+      up[head] = ldexpf(1.0f, -exponent);
+      weights[head] = head < heads ? headWeights[static_cast<int64_t>(token) * heads + head] * scale *
+                                         ldexpf(1.0f, exponent)
+                                   : 0.0f;
+    }
+  }
+  __syncthreads();
+  // The inner dimension is taken in the order in which entries are loaded: 8 neighbours per lane and slab.
+  for (int item = threadIdx.x; item < headTiles * slabs * 64; item += blockDim.x) {
+    const int owner = item % 32, step = item / 32 % 2, slab = item / 64 % slabs, tile = item / 64 / slabs;
+    const int head = tile * 8 + owner / 4;
+    float4 q = make_float4(0, 0, 0, 0);
+    if (head < heads) {
+      q = *reinterpret_cast<const float4*>(query + head * dim + slab * 32 + owner % 4 * 8 + step * 4);
+      q = make_float4(q.x * up[head], q.y * up[head], q.z * up[head], q.w * up[head]);
+    }
+    uint4 fragment;
+    fragment.x = ds4::cuda::packHalves(q.x, q.y);
+    fragment.y = ds4::cuda::packHalves(q.z, q.w);
+    fragment.z = lowHalves(q.x, q.y, fragment.x);
+    fragment.w = lowHalves(q.z, q.w, fragment.y);
+    fragments[item] = fragment;
+  }
+  __syncthreads();
+  for (int base = (blockIdx.x * warps + warp) * kEntriesPerWarp; base < visible; base += gridDim.x * perBlock) {
+    uint4 rows[4][kMaxSlabs];  // of entries base + lane / 4 + 8 * i
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+      const int entry = base + lane / 4 + 8 * i;
+      const uint4* from = reinterpret_cast<const uint4*>(entries + static_cast<int64_t>(entry) * dim) + lane % 4;
+#pragma unroll
+      for (int slab = 0; slab < kMaxSlabs; slab++) {
+        rows[i][slab] = entry < visible && slab < slabs ? from[4 * slab] : make_uint4(0, 0, 0, 0);
+      }
+    }
+    float totals[4] = {};
+    for (int tile = 0; tile < headTiles; tile++) {
+      float matches[2][4] = {};
+#pragma unroll
+      for (int slab = 0; slab < kMaxSlabs; slab++) {
+        if (slab >= slabs) break;
+#pragma unroll
+        for (int step = 0; step < 2; step++) {
+          const uint4 q = fragments[((tile * slabs + slab) * 2 + step) * 32 + lane];
+#pragma unroll
+          for (int m = 0; m < 2; m++) {
+            const uint4 above = rows[2 * m][slab], below = rows[2 * m + 1][slab];
+            const uint32_t a0 = step ? above.z : above.x, a2 = step ? above.w : above.y;
+            const uint32_t a1 = step ? below.z : below.x, a3 = step ? below.w : below.y;
+            ds4::cuda::multiplyHalf(matches[m], a0, a1, a2, a3, q.z, q.w);
+            ds4::cuda::multiplyHalf(matches[m], a0, a1, a2, a3, q.x, q.y);
+          }
+        }
+      }
+      const float left = weights[tile * 8 + lane % 4 * 2], right = weights[tile * 8 + lane % 4 * 2 + 1];
+#pragma unroll
+      for (int m = 0; m < 2; m++) {
+        totals[2 * m] += counted(matches[m][0], left) + counted(matches[m][1], right);
+        totals[2 * m + 1] += counted(matches[m][2], left) + counted(matches[m][3], right);
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+      float total = totals[i];
+      total += __shfl_xor_sync(0xffffffffu, total, 1);
+      total += __shfl_xor_sync(0xffffffffu, total, 2);
+      const int entry = base + lane / 4 + 8 * i;
+      if (lane % 4 == 0 && entry < visible) scores[blockIdx.y * scoreStride + entry] = total;
+    }
+  }
+}
