@@ -123,7 +123,7 @@ __device__ void selectAll(int visible, int32_t* selected) {
 
 /// A block per token of this launch (firstToken + blockIdx.x of the sequence): selected [count, topK] ascending,
 /// counts [count]; scores of token i of the launch at scores + i * scoreStride.
-extern "C" __global__ void __launch_bounds__(kThreads)
+extern "C" __global__ void __launch_bounds__(kThreads, 1)
     select_entries(const DecodeState* __restrict__ state, int firstToken, const float* __restrict__ scores,
                    int64_t scoreStride, int ratio, int topK, int32_t* selected, int32_t* counts) {
   __shared__ Room room;
@@ -143,7 +143,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
 
 /// Grid (chunks, tokens of the launch): the topK best of each chunk of `chunk` entries (more than topK) go to
 /// candidates [tokens of the launch, chunks, topK].
-extern "C" __global__ void __launch_bounds__(kThreads)
+extern "C" __global__ void __launch_bounds__(kThreads, 1)
     select_chunks(const DecodeState* __restrict__ state, int firstToken, const float* __restrict__ scores,
                   int64_t scoreStride, int ratio, int topK, int chunk, int32_t* candidates) {
   __shared__ Room room;
@@ -163,7 +163,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
 }
 
 /// A block per token: as select_entries, of the candidates that select_chunks left with `chunks` blocks per token.
-extern "C" __global__ void __launch_bounds__(kThreads)
+extern "C" __global__ void __launch_bounds__(kThreads, 1)
     select_merged(const DecodeState* __restrict__ state, int firstToken, const float* __restrict__ scores,
                   int64_t scoreStride, int ratio, int topK, int chunk, int chunks, const int32_t* __restrict__ candidates,
                   int32_t* selected, int32_t* counts) {
