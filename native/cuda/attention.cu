@@ -60,10 +60,10 @@ __device__ void attendShare(const Attention& a) {
   constexpr int kThreadsPerRow = kThreads / HEADS, kOwnKeys = kTileKeys / kThreadsPerRow;
   extern __shared__ __align__(16) unsigned char memory[];
   __shared__ const __half* rowPointers[2][kTileKeys];
-  __shared__ float rescale[HEADS], maxima[HEADS], totals[HEADS];
+  __shared__ float rescale[HEADS];
   const int stride = a.dim + kPadHalves;
   __half* queryRows = reinterpret_cast<__half*>(memory);
-  __half* keyTiles[2] = {queryRows + HEADS * stride, queryRows + (HEADS + kTileKeys) * stride};
+  __half* keyTiles = queryRows + HEADS * stride;  // [2, kTileKeys, stride]
   float* scores = reinterpret_cast<float*>(queryRows + (HEADS + 2 * kTileKeys) * stride);  // [slices, HEADS, stride]
 
   const int token = blockIdx.z, firstHead = blockIdx.y * HEADS, share = blockIdx.x, shares = gridDim.x;
@@ -88,7 +88,7 @@ __device__ void attendShare(const Attention& a) {
   const auto loadTile = [&](int tile) {
     const int chunks = a.dim / 8;  // of 16 bytes
     const __half* const* rows = rowPointers[tile & 1];
-    __half* to = keyTiles[tile & 1];
+    __half* to = keyTiles + (tile & 1) * kTileKeys * stride;
     for (int i = tid; i < kTileKeys * chunks; i += kThreads) {
       const int key = i / chunks, chunk = i % chunks;
       const __half* row = rows[key];
@@ -122,7 +122,7 @@ __device__ void attendShare(const Attention& a) {
     __syncthreads();
     if (tile + 1 < endTile) loadTile(tile + 1);
     const __half* nextPointer = warp == 0 ? pointerOf(tile + 2) : nullptr;
-    const __half* keyTile = keyTiles[tile & 1];
+    const __half* keyTile = keyTiles + (tile & 1) * kTileKeys * stride;
 
     // Scores of this warp's heads, keys and dims.
     float matches[kOwnHeadTiles][2 * kOwnKeyPairs][4] = {};
@@ -238,6 +238,7 @@ __device__ void attendShare(const Attention& a) {
   }
 
   // One share: the sink joins and the sums are final. Several: the sums go out as they are.
+  __syncthreads();  // the last products still read `rescale`
   if (tid % kThreadsPerRow == 0) {
     const int head = firstHead + softRow;
     if (shares > 1) {
