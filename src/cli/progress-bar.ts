@@ -7,7 +7,8 @@ import type { Terminal } from "./terminal.ts";
 const REDRAW_MS = 100;
 const PLAIN_FIRST_MS = 2000;
 const PLAIN_INTERVAL_MS = 10_000;
-const BAR_WIDTH = 24;
+/** Leaves room for amounts, rate and time left in 80 columns. */
+const BAR_WIDTH = 16;
 
 /** One bar; it restarts when the label changes. Call `clear` before writing anything else to the stream. */
 export class ProgressBar {
