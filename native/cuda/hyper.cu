@@ -63,7 +63,7 @@ __device__ float4 normed(float4 mix, float factor, float4 weight) {
 /// Grid (tokens, 1 or 2), a block per token. streams [tokens, n, hidden], mixes [tokens, 2n + n*n] = fn x streams ->
 /// x [tokens, hidden], post [tokens, n], comb [tokens, n, n]. Head: comb and post null, mixes [tokens, n].
 /// hidden is a multiple of 4, n at most 8.
-extern "C" __global__ void __launch_bounds__(1024)
+extern "C" __global__ void __launch_bounds__(512)
     hyper_read(const float* __restrict__ streams, const float* __restrict__ mixes, const float* __restrict__ base,
                const float* __restrict__ scale, const float* __restrict__ normWeight, float* x, float* post, float* comb,
                int n, int hidden, float normEpsilon, float hyperEpsilon, int iterations) {
