@@ -18,19 +18,27 @@ const F32 = 0;
 /** Parses and returns the error. Fails when there is none, when it is not ours, or when it took long. */
 function refusal(bytes: Uint8Array): Ds4Error {
   const memoryBefore = process.memoryUsage();
-  const start = performance.now();
+  let { error, cpuMs } = attempt(bytes);
+  const memoryAfter = process.memoryUsage();
+  // A collection of garbage may fall into the first attempt; the promise is about the parser.
+  for (let again = 0; again < 2 && cpuMs >= 50; again++) ({ error, cpuMs } = attempt(bytes));
+  expect(error).toBeInstanceOf(Ds4Error);
+  expect(cpuMs).toBeLessThan(50);
+  expect(memoryAfter.arrayBuffers - memoryBefore.arrayBuffers).toBeLessThan(10 * 2 ** 20);
+  return error as Ds4Error;
+}
+
+/** What parsing throws, and the processor time it took: wall time would measure the machine's other work. */
+function attempt(bytes: Uint8Array): { error: unknown; cpuMs: number } {
+  const start = process.threadCpuUsage();
   let error: unknown;
   try {
     parseGguf(memoryByteSource(bytes, "hostile"));
   } catch (thrown) {
     error = thrown;
   }
-  const elapsedMs = performance.now() - start;
-  const memoryAfter = process.memoryUsage();
-  expect(error).toBeInstanceOf(Ds4Error);
-  expect(elapsedMs).toBeLessThan(50);
-  expect(memoryAfter.arrayBuffers - memoryBefore.arrayBuffers).toBeLessThan(10 * 2 ** 20);
-  return error as Ds4Error;
+  const { user, system } = process.threadCpuUsage(start);
+  return { error, cpuMs: (user + system) / 1000 };
 }
 
 /** A header with one key whose value is written by hand. */
