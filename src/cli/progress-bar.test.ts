@@ -71,3 +71,10 @@ it("describes share, amounts, rate and time left", () => {
   };
   expect(describeProgress(bytes, 0, false)).toBe("load 25%  1.00 GiB of 4.00 GiB  blk.3");
 });
+
+it("leaves what an earlier run did out of the rate, and fits 80 columns with large amounts", () => {
+  const progress = { label: "download", done: 60 * 2 ** 30, total: 90 * 2 ** 30, unit: "bytes" as const };
+  const line = describeProgress({ ...progress, doneBefore: 50 * 2 ** 30 }, 1000, true, 79);
+  expect(line).toContain("10.24 MiB/s  50 min 00 s left");
+  expect(line.length).toBeLessThan(80);
+});

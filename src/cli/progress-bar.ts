@@ -7,8 +7,9 @@ import type { Terminal } from "./terminal.ts";
 const REDRAW_MS = 100;
 const PLAIN_FIRST_MS = 2000;
 const PLAIN_INTERVAL_MS = 10_000;
-/** Leaves room for amounts, rate and time left in 80 columns. */
-const BAR_WIDTH = 16;
+const BAR_WIDTH = 24;
+/** A bar is shortened this far before the line is cut. */
+const MIN_BAR_WIDTH = 8;
 
 /** One bar; it restarts when the label changes. Call `clear` before writing anything else to the stream. */
 export class ProgressBar {
@@ -43,12 +44,13 @@ export class ProgressBar {
     }
     if (now - this.#lastDrawMs < (err.isTTY ? REDRAW_MS : PLAIN_INTERVAL_MS)) return;
     this.#lastDrawMs = now;
-    const line = describeProgress(progress, (now - this.#startMs) / 1000, err.isTTY === true);
+    const columns = (err.columns ?? 80) - 1;
+    const line = describeProgress(progress, (now - this.#startMs) / 1000, err.isTTY === true, columns);
     if (!err.isTTY) {
       err.write(`${line}\n`);
       return;
     }
-    const shown = line.slice(0, (err.columns ?? 80) - 1);
+    const shown = line.slice(0, columns);
     err.write(`\r${shown.padEnd(this.#drawnWidth)}`);
     this.#drawnWidth = shown.length;
   }
@@ -61,20 +63,27 @@ export class ProgressBar {
   }
 }
 
-/** One line: label, bar, share, amounts, rate, time left. */
-export function describeProgress(progress: Progress, elapsedSeconds: number, withBar: boolean): string {
+/** One line: label, bar, share, amounts, rate, time left. The bar makes room for them within `columns`. */
+export function describeProgress(
+  progress: Progress,
+  elapsedSeconds: number,
+  withBar: boolean,
+  columns = Number.POSITIVE_INFINITY,
+): string {
   const { label, done, total, unit, detail, doneBefore = 0 } = progress;
   const share = total > 0 ? Math.min(1, done / total) : 1;
-  const filled = Math.round(share * BAR_WIDTH);
-  const bar = withBar ? `[${"#".repeat(filled)}${".".repeat(BAR_WIDTH - filled)}] ` : "";
   const amount = (value: number) => (unit === "bytes" ? formatBytes(value) : `${Math.round(value)}`);
-  const parts = [`${label} ${bar}${Math.floor(share * 100)}%`, `${amount(done)} of ${amount(total)}`];
+  const parts = [`${Math.floor(share * 100)}%`, `${amount(done)} of ${amount(total)}`];
   if (unit !== "bytes") parts[1] += ` ${unit}`;
   if (elapsedSeconds > 0.5 && done > doneBefore) {
     const rate = (done - doneBefore) / elapsedSeconds;
     parts.push(unit === "bytes" ? `${formatBytes(rate)}/s` : `${rate.toFixed(1)} ${unit}/s`);
     parts.push(`${formatSeconds((total - done) / rate)} left`);
   }
-  if (detail) parts.push(detail);
-  return parts.join("  ");
+  const figures = parts.join("  ");
+  const room = columns - label.length - figures.length - "[] ".length - 1;
+  const width = Math.max(MIN_BAR_WIDTH, Math.min(BAR_WIDTH, room));
+  const filled = Math.round(share * width);
+  const bar = withBar ? `[${"#".repeat(filled)}${".".repeat(width - filled)}] ` : "";
+  return `${label} ${bar}${figures}${detail ? `  ${detail}` : ""}`;
 }
