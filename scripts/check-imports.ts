@@ -22,6 +22,7 @@ const ALLOWED: Record<string, string[]> = {
   backend: ["core", "blocks", "model"],
   "backend/native.ts": ["core"],
   "backend/native-kernels.ts": ["core", "backend/native.ts"],
+  "backend/layer-weights.ts": ["gguf", "model"],
   "backend/reference": ["core", "blocks", "gguf", "model", "backend"],
   "backend/cpu": [
     "core",
@@ -31,6 +32,7 @@ const ALLOWED: Record<string, string[]> = {
     "backend",
     "backend/native.ts",
     "backend/native-kernels.ts",
+    "backend/layer-weights.ts",
     "plan",
     "residency",
   ],
@@ -42,6 +44,7 @@ const ALLOWED: Record<string, string[]> = {
     "backend",
     "backend/native.ts",
     "backend/native-kernels.ts",
+    "backend/layer-weights.ts",
     "plan",
     "residency",
   ],

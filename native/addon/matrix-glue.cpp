@@ -50,6 +50,7 @@ void Arena::release() {
 Napi::Function WeightArenaObject::define(Napi::Env env) {
   return DefineClass(env, "WeightArena",
                      {InstanceAccessor<&WeightArenaObject::bytes>("bytes"),
+                      InstanceAccessor<&WeightArenaObject::address>("address"),
                       InstanceMethod<&WeightArenaObject::close>("close")});
 }
 
@@ -71,6 +72,12 @@ std::shared_ptr<Arena> WeightArenaObject::unwrap(Napi::Env env, const Napi::Valu
 
 Napi::Value WeightArenaObject::bytes(const Napi::CallbackInfo& info) {
   return Napi::Number::New(info.Env(), arena_ ? static_cast<double>(arena_->bytes()) : 0);
+}
+
+// A number keeps every user-space address exactly: they are below 2^53.
+Napi::Value WeightArenaObject::address(const Napi::CallbackInfo& info) {
+  const uintptr_t address = arena_ ? reinterpret_cast<uintptr_t>(arena_->data()) : 0;
+  return Napi::Number::New(info.Env(), static_cast<double>(address));
 }
 
 // Now, not when the matrices made from it are collected: a model may be many gigabytes. They notice.

@@ -27,7 +27,7 @@ class Arena {
   size_t bytes_;
 };
 
-/// JavaScript: new WeightArena(bytes); .bytes; .close()
+/// JavaScript: new WeightArena(bytes); .bytes; .address; .close()
 class WeightArenaObject : public Napi::ObjectWrap<WeightArenaObject> {
  public:
   static Napi::Function define(Napi::Env env);
@@ -37,6 +37,7 @@ class WeightArenaObject : public Napi::ObjectWrap<WeightArenaObject> {
 
  private:
   Napi::Value bytes(const Napi::CallbackInfo& info);
+  Napi::Value address(const Napi::CallbackInfo& info);
   void close(const Napi::CallbackInfo& info);
   std::shared_ptr<Arena> arena_;
 };

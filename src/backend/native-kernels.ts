@@ -7,6 +7,8 @@ import type { NativeAddon } from "./native.ts";
 /** Memory for weights, outside V8's heap. */
 export interface WeightArena {
   readonly bytes: number;
+  /** Where it lies, for copies by a device's driver; page-aligned. 0 once closed. */
+  readonly address: number;
   close(): void;
 }
 

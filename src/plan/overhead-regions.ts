@@ -2,7 +2,7 @@
 import { GIB, MIB } from "../core/units.ts";
 import type { PlanInput, Region } from "./memory-plan.ts";
 import { headBytes, scratchBytes } from "./scratch-size.ts";
-import { stagingBytes } from "./staging-size.ts";
+import { stagingBytes, uploadBytes } from "./staging-size.ts";
 import { planWeights } from "./weight-layout.ts";
 import { taskBytes, threadBytes, workspaceBytes } from "./workspace-size.ts";
 
@@ -58,7 +58,11 @@ export function overheadRegions({ model, options, pools }: PlanInput): Region[] 
     scratch("workspace", "kernel workspace", native, "quantized inputs and expert rows of a batch"),
     scratch("threads", "thread scratch", threadsBytes, `scores and tasks of ${threads} compute threads`),
   ];
-  if (backend !== "reference") regions.push(stagingRegion(stagingBytes(planWeights(model)), host.id));
+  if (backend !== "reference") {
+    const weights = planWeights(model);
+    const bytes = stagingBytes(weights) + (backend === "cuda" ? uploadBytes(weights) : 0);
+    regions.push(stagingRegion(bytes, host.id));
+  }
   regions.push({
     ...{ id: "runtime/process", owner: "runtime", label: "process", pool: host.id },
     ...{ bytes: runtimeBytes(spec.vocabSize), why: "Node, addon and tokenizer, as measured" },

@@ -22,3 +22,16 @@ export function longestReadBytes(plan: WeightPlan): number {
 export function stagingBytes(plan: WeightPlan): number {
   return STAGING_BUFFERS * (alignUp(longestReadBytes(plan), PAGE_SLACK_BYTES) + PAGE_SLACK_BYTES);
 }
+
+/** Arenas in which packed weights wait for their copy to a device: one is filled while the others are copied. */
+export const UPLOAD_ARENAS = 3;
+
+/** Bytes of one: a whole read, padded to panels. Many small tensors share it. */
+export function uploadArenaBytes(plan: WeightPlan): number {
+  return 2 * longestReadBytes(plan);
+}
+
+/** Bytes of all of them, held while loading. */
+export function uploadBytes(plan: WeightPlan): number {
+  return UPLOAD_ARENAS * uploadArenaBytes(plan);
+}

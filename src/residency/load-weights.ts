@@ -3,15 +3,15 @@
 
 import type { NativeKernels, WeightArena, WeightMatrix, Workspace } from "../backend/native-kernels.ts";
 import { ggmlType } from "../blocks/ggml-types.ts";
-import { blockFormat } from "../blocks/registry.ts";
-import { CancelledError, Ds4Error, MemoryError, UnsupportedModelError } from "../core/errors.ts";
+import { CancelledError, Ds4Error, MemoryError } from "../core/errors.ts";
 import type { ProgressListener } from "../core/progress.ts";
 import { formatBytes } from "../core/units.ts";
 import type { GgufFile, TensorInfo } from "../gguf/gguf-file.ts";
 import type { BoundModel } from "../model/weights.ts";
 import { longestReadBytes } from "../plan/staging-size.ts";
-import { type PlacedMatrix, planWeights, valueCount, type WeightPlan } from "../plan/weight-layout.ts";
+import { type PlacedMatrix, planWeights, type WeightPlan } from "../plan/weight-layout.ts";
 import { planReads } from "./read-order.ts";
+import { readIndexes, readVector } from "./small-tensors.ts";
 import { openWeightBytes, type ReadFaults } from "./weight-bytes.ts";
 
 /** Options of `loadWeights`. */
@@ -157,24 +157,4 @@ function allocate(kernels: NativeKernels, file: GgufFile, bytes: number): Weight
       Number.NaN,
     );
   }
-}
-
-function readVector(file: GgufFile, tensor: TensorInfo): Float32Array {
-  const values = new Float32Array(valueCount(tensor));
-  blockFormat(tensor.type).decode(file.readTensor(tensor), 0, values, 0, values.length);
-  return values;
-}
-
-/** A routing table [vocab, used], every entry an expert that exists. */
-function readIndexes(file: GgufFile, tensor: TensorInfo, model: BoundModel): Int32Array {
-  const bytes = file.readTensor(tensor);
-  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-  const values = Int32Array.from({ length: valueCount(tensor) }, (_, i) => view.getInt32(4 * i, true));
-  const { expertCount } = model.spec;
-  const wrong = values.findIndex((expert) => expert < 0 || expert >= expertCount);
-  if (wrong < 0) return values;
-  throw new UnsupportedModelError(
-    `${file.name}: tensor "${tensor.name}": token ${Math.floor(wrong / tensor.dims[0])} routes to expert ` +
-      `${values[wrong]}, expected 0..${expertCount - 1}`,
-  );
 }

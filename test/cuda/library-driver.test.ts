@@ -78,6 +78,8 @@ describe.runIf(hasCompiler && process.platform === "linux")("with a stub of libc
     expect([...floats]).toEqual([1, 2, 3, 4, 1, 2, 3, 4]);
     expect(() => driver.copyToHost(new Float32Array(1), address, 8, stream)).toThrow(RangeError);
     driver.freeHost(pinned);
+    driver.pin(address, 64);
+    driver.unpin(address);
     driver.free(address);
     driver.destroyStream(stream);
   });

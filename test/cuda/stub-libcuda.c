@@ -40,6 +40,8 @@ CUresult cuMemAlloc_v2(CUdeviceptr* address, size_t bytes) {
 CUresult cuMemFree_v2(CUdeviceptr address) { free((void*)(uintptr_t)address); return 0; }
 CUresult cuMemHostAlloc(void** memory, size_t bytes, unsigned int flags) { *memory = malloc(bytes); return flags; }
 CUresult cuMemFreeHost(void* memory) { free(memory); return 0; }
+CUresult cuMemHostRegister_v2(void* memory, size_t bytes, unsigned int flags) { return memory && bytes ? flags : 1; }
+CUresult cuMemHostUnregister(void* memory) { return memory ? 0 : 1; }
 CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void* from, size_t bytes, CUstream stream) {
   memcpy((void*)(uintptr_t)to, from, bytes);
   return stream == HANDLE(CUstream, 2) ? 0 : 400;

@@ -6,6 +6,7 @@ import type { ModelSpec } from "../../model/model-spec.ts";
 import { ropeFrequencies } from "../../model/rope-frequencies.ts";
 import { bindModel } from "../../model/weights.ts";
 import { CPU_BATCH_TOKENS } from "../../plan/scratch-size.ts";
+import { weightBytesPerToken } from "../../plan/token-traffic.ts";
 import { type LoadOptions, loadWeights, type ResidentWeights } from "../../residency/load-weights.ts";
 import type {
   Backend,
@@ -15,15 +16,15 @@ import type {
   KvState,
   TokenRange,
 } from "../backend.ts";
+import { modelWeights } from "../layer-weights.ts";
 import type { NativeAddon } from "../native.ts";
 import { type NativeKernels, nativeKernels, type Workspace } from "../native-kernels.ts";
 import { checkKvCapacity, layOutRanges } from "../token-batch.ts";
 import { forwardBatch, type HeadBuffers } from "./forward.ts";
 import { CpuKv } from "./kv-state.ts";
-import { type ModelWeights, modelWeights } from "./layer-weights.ts";
+import type { ModelWeights } from "./layer-weights.ts";
 import type { RopeFrequencies } from "./pass.ts";
 import { allocateScratch, type Scratch } from "./scratch.ts";
-import { weightBytesPerToken } from "./token-traffic.ts";
 
 const MAX_BATCH_TOKENS = 8192;
 const MAX_THREADS = 256;

@@ -31,6 +31,8 @@ const SIGNATURES = {
   cuMemFree_v2: [WORD],
   cuMemHostAlloc: [POINTER, SIZE, UINT],
   cuMemFreeHost: [WORD],
+  cuMemHostRegister_v2: [WORD, SIZE, UINT],
+  cuMemHostUnregister: [WORD],
   cuMemcpyHtoDAsync_v2: [WORD, POINTER, SIZE, WORD],
   cuMemcpyDtoHAsync_v2: [POINTER, WORD, SIZE, WORD],
   cuMemcpyDtoDAsync_v2: [WORD, WORD, SIZE, WORD],

@@ -69,6 +69,9 @@ export interface CudaDriver {
   free(address: DeviceAddress): void;
   allocHost(bytes: number): PinnedMemory;
   freeHost(memory: PinnedMemory): void;
+  /** Page-locks memory that is already there. */
+  pin(address: number, bytes: number): void;
+  unpin(address: number): void;
   copyToDevice(target: DeviceAddress, source: HostMemory, bytes: number, stream: Handle): void;
   copyToHost(target: HostMemory, source: DeviceAddress, bytes: number, stream: Handle): void;
   copyOnDevice(target: DeviceAddress, source: DeviceAddress, bytes: number, stream: Handle): void;

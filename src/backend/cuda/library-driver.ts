@@ -116,6 +116,14 @@ export class LibraryDriver implements CudaDriver {
     this.#check("cuMemFreeHost", this.#symbols.cuMemFreeHost(memory.address));
   }
 
+  pin(address: number, bytes: number): void {
+    this.#check("cuMemHostRegister", this.#symbols.cuMemHostRegister_v2(address, bytes, 0), bytes);
+  }
+
+  unpin(address: number): void {
+    this.#check("cuMemHostUnregister", this.#symbols.cuMemHostUnregister(address));
+  }
+
   copyToDevice(target: DeviceAddress, source: HostMemory, bytes: number, stream: Handle): void {
     checkRoom(source, bytes);
     this.#check("cuMemcpyHtoDAsync", this.#symbols.cuMemcpyHtoDAsync_v2(target, source, bytes, stream));

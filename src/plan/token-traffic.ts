@@ -1,9 +1,9 @@
 // How many bytes of weights one token reads in decode: the physical lower bound of its time is these bytes over the
 // memory's bandwidth.
-import { rowBytes } from "../../blocks/ggml-types.ts";
-import type { TensorInfo } from "../../gguf/gguf-file.ts";
-import type { BoundModel } from "../../model/weights.ts";
-import { planWeights } from "../../plan/weight-layout.ts";
+import { rowBytes } from "../blocks/ggml-types.ts";
+import type { TensorInfo } from "../gguf/gguf-file.ts";
+import type { BoundModel } from "../model/weights.ts";
+import { planWeights } from "./weight-layout.ts";
 
 /** All matrices once, of routed experts only the used ones, of the embedding one row. */
 export function weightBytesPerToken(model: BoundModel): number {
