@@ -1,0 +1,33 @@
+// Events of one push, with adjacent deltas joined so that a long text of tiny steps stays one event.
+import type { ParseEvent } from "./events.ts";
+
+/** A growing list of events. */
+export class EventList {
+  #events: ParseEvent[] = [];
+
+  /** Appends an event; a delta that continues the last event is joined to it. */
+  add(event: ParseEvent): void {
+    const last = this.#events.at(-1);
+    if ((event.type === "reasoning" || event.type === "content") && last?.type === event.type)
+      last.text += event.text;
+    else if (
+      event.type === "toolCallArguments" &&
+      last?.type === "toolCallArguments" &&
+      last.index === event.index
+    )
+      last.delta += event.delta;
+    else this.#events.push({ ...event });
+  }
+
+  /** Appends markup. */
+  markup(rawText: string): void {
+    this.#events.push({ type: "markup", rawText });
+  }
+
+  /** The events so far; the list is then empty. */
+  take(): ParseEvent[] {
+    const events = this.#events;
+    this.#events = [];
+    return events;
+  }
+}
