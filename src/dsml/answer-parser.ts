@@ -6,7 +6,7 @@ import { type BlockStart, findBlockStart } from "./block-start.ts";
 import { CodeTracker } from "./code-tracker.ts";
 import { EventList } from "./event-list.ts";
 import type { AnswerEnd, AnswerParserOptions, MarkRange, ParseEvent } from "./events.ts";
-import { isSpace, skipSpace } from "./tags.ts";
+import { isSpace, nextOpening, skipSpace } from "./tags.ts";
 import { originsOf, TextWindow } from "./text-window.ts";
 import { type ToolSchema, toolTable } from "./tool-table.ts";
 import { Trial, type TrialPlace } from "./trial.ts";
@@ -29,8 +29,9 @@ const BEGUN_TAG = new RegExp(`^</?${SPECIAL_TEXT.dsml}`);
  *
  * - **Spelling.** `<｜DSML｜tool_calls>` … as in the template is *by the book*; such a block is a call wherever it
  *   stands in content, outside code. Other spellings (no mark, ASCII bars, a bar missing or doubled, curly or single
- *   quotes) are *loose*: they must start a line, name a known tool, and count only once they are whole; else they
- *   are content. A block's own tag may be missing if its first call names a known tool. Inside a block any spelling of
+ *   quotes) are *loose*: they must name a known tool and count only once they are whole, with every required
+ *   parameter; else they are content. A block's own tag may be missing if its first call names a known tool and, if
+ *   loose, starts a line. Inside a block any spelling of
  *   a tag is read, but a value is ended only by the closing tag in the spelling of its opening one.
  * - **Mentions.** In code fences and code spans, tags are content. So is an opening tag that no tag follows, and, where
  *   `marks` are given, the DSML mark spelled by ordinary tokens, everywhere.
@@ -162,7 +163,7 @@ class StreamingAnswerParser implements AnswerParser {
   #scan(): boolean {
     const window = this.#window;
     const { text } = window;
-    const found = text.indexOf("<", window.at);
+    const found = nextOpening(text, window.at);
     const open = found === -1 ? text.length : found;
     let gap = open;
     while (gap > window.at && open - gap < MAX_SEPARATOR_UNITS && isSpace(text[gap - 1])) gap--;
@@ -178,6 +179,8 @@ class StreamingAnswerParser implements AnswerParser {
 
   #readThinkTag(open: number): "done" | "partial" | undefined {
     const window = this.#window;
+    const second = window.text[open + 1];
+    if (second !== undefined && second !== "t" && second !== "/") return undefined;
     const left = window.text.slice(open, open + SPECIAL_TEXT.thinkEnd.length);
     for (const { text: tag, opens } of THINK_TAGS) {
       const end = Math.min(open + tag.length, window.text.length);
@@ -208,7 +211,10 @@ class StreamingAnswerParser implements AnswerParser {
     }
     if (inThinking) return start.exact && this.#beginTrial("thinking");
     if (this.#code.inCode(separator)) return start.exact && this.#beginTrial("code");
-    if (!start.exact) return this.#code.startsLine(separator) && this.#beginTrial("loose");
+    if (!start.exact) {
+      const mayBegin = start.block !== undefined || this.#code.startsLine(separator);
+      return mayBegin && this.#beginTrial("loose");
+    }
     this.#reader = new BlockReader(window, start.block, {
       tools: this.#tools,
       rule: "report",
@@ -247,7 +253,7 @@ class StreamingAnswerParser implements AnswerParser {
 
   #show(text: string): void {
     if (text === "") return;
-    this.#events.add({ type: this.#channel, text });
+    this.#events.text(this.#channel, text);
     if (this.#channel === "content") this.#code.advance(text);
     if (this.#isBlank && skipSpace(text, 0) < text.length) this.#isBlank = false;
   }

@@ -7,7 +7,8 @@ import type { ToolSchema } from "./tool-table.ts";
 
 /**
  * What damage means. `report`: it is certainly a call, so it is reported as malformed. `refute`: it was no call after
- * all. `strict`: as `refute`, and also for any spelling or repair that is not by the book.
+ * all, also if a required parameter is missing. `strict`: it was none, also for any spelling or repair that is not by
+ * the book.
  */
 export type DamageRule = "report" | "refute" | "strict";
 
@@ -127,6 +128,7 @@ export class BlockReader {
 
   #tagInCall(tag: Tag): ReadResult | "again" {
     if (tag.kind === "invoke" && tag.closing) {
+      if (this.#rule === "refute" && this.#call!.missing.length > 0) return "refuted";
       this.#consume(tag.end);
       return this.#endCall();
     }

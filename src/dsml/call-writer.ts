@@ -30,10 +30,14 @@ export class CallWriter {
     return this.#parameters.has(parameter);
   }
 
+  /** Required parameters not given so far. */
+  get missing(): string[] {
+    return (this.#tool?.required ?? []).filter((name) => !this.#parameters.has(name));
+  }
+
   /** Whether leaving out the closing tag left no doubt: something was given, and nothing required is missing. */
   get looksWhole(): boolean {
-    const required = this.#tool?.required ?? [];
-    return this.#parameters.size > 0 && required.every((name) => this.#parameters.has(name));
+    return this.#parameters.size > 0 && this.missing.length === 0;
   }
 
   /** Adds a note for logs. */
@@ -76,7 +80,7 @@ export class CallWriter {
       return;
     }
     this.#write(this.#parameters.size === 0 ? "{}" : "}");
-    const missing = this.#tool.required.filter((name) => !this.#parameters.has(name));
+    const { missing } = this;
     if (missing.length > 0) this.note(`required but missing: ${missing.join(", ")}`);
     this.#emit({
       type: "toolCallEnd",

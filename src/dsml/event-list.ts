@@ -8,8 +8,7 @@ export class EventList {
   /** Appends an event; a delta that continues the last event is joined to it. */
   add(event: ParseEvent): void {
     const last = this.#events.at(-1);
-    if ((event.type === "reasoning" || event.type === "content") && last?.type === event.type)
-      last.text += event.text;
+    if (event.type === "reasoning" || event.type === "content") this.text(event.type, event.text);
     else if (
       event.type === "toolCallArguments" &&
       last?.type === "toolCallArguments" &&
@@ -17,6 +16,13 @@ export class EventList {
     )
       last.delta += event.delta;
     else this.#events.push({ ...event });
+  }
+
+  /** Appends text of a channel. */
+  text(type: "reasoning" | "content", text: string): void {
+    const last = this.#events.at(-1);
+    if (last?.type === type) last.text += text;
+    else this.#events.push({ type, text });
   }
 
   /** Appends markup. */

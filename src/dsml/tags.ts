@@ -28,27 +28,29 @@ export const MAX_TAG_UNITS = 512;
 export const MAX_GAP_UNITS = 64;
 
 const MARK = SPECIAL_TEXT.dsml;
-const WORDS = new Map<string, TagKind>([
+/** Words of tags; no two begin alike. */
+const WORDS: readonly (readonly [word: string, kind: TagKind])[] = [
   ["tool_calls", "block"],
   ["function_calls", "block"],
   ["invoke", "invoke"],
   ["parameter", "parameter"],
-]);
-/** Every accepted spelling of the mark: bars in full or ASCII width, missing or doubled. */
-const MARKS = spellings();
+];
 const QUOTES: Record<string, string> = { '"': '"', "'": "'", "“": "”", "‘": "’" };
-
-function spellings(): string[] {
-  const bars = ["｜", "｜｜", "|", "||"];
-  const marks = [""];
-  for (const bar of bars) for (const left of [bar, ""]) marks.push(`${left}DSML${bar}`);
-  // Longest first, so that no spelling hides a longer one.
-  return marks.sort((a, b) => b.length - a.length);
-}
 
 /** Whether the tag is spelled with the mark of the template. */
 export function isExact(tag: Tag): boolean {
   return tag.mark === MARK;
+}
+
+/**
+ * Absolute offset of the next `<` from `at` on that may begin a tag of a call or of thinking, or -1. One at the end of
+ * the text may.
+ */
+export function nextOpening(text: string, at: number): number {
+  let open = text.indexOf("<", at);
+  while (open !== -1 && open + 1 < text.length && !"/｜|Dtfip".includes(text[open + 1]))
+    open = text.indexOf("<", open + 1);
+  return open;
 }
 
 /** The closing tag that belongs to an opening one. */
@@ -73,39 +75,53 @@ export function skipSpace(text: string, at: number): number {
  */
 export function readTag(window: TextWindow, at: number): TagResult {
   const { text } = window;
-  if (text.length - at > 1 && !"/｜|Dtfip".includes(text[at + 1])) return undefined;
   const closing = text[at + 1] === "/";
   const from = at + (closing ? 2 : 1);
-  let partial = false;
-  for (const mark of MARKS) {
-    const read = readAfterMark(window, from, mark, closing);
-    if (read === "partial") partial = true;
-    else if (read !== undefined) return read.end - at > MAX_TAG_UNITS ? undefined : read;
-  }
-  return partial && text.length - at < MAX_TAG_UNITS ? "partial" : undefined;
+  if (from >= text.length) return "partial";
+  const mark = readMark(text, from);
+  if (mark === "no" || !markMayBeReal(window, from, mark)) return undefined;
+  if (mark === "partial") return "partial";
+  const wordAt = from + mark.mark.length;
+  const word = WORDS.find(([name]) => name[0] === text[wordAt]);
+  if (word === undefined) return wordAt === text.length ? "partial" : undefined;
+  const matched = matchPrefix(text, wordAt, word[0]);
+  if (matched !== "yes") return matched === "partial" ? "partial" : undefined;
+  const tag = { kind: word[1], closing, mark: mark.mark, word: word[0] };
+  const read = readAttributes(text, wordAt + tag.word.length, tag);
+  if (read === "partial") return text.length - at < MAX_TAG_UNITS ? "partial" : undefined;
+  return read !== undefined && read.end - at > MAX_TAG_UNITS ? undefined : read;
 }
 
-function readAfterMark(window: TextWindow, from: number, mark: string, closing: boolean): TagResult {
-  const { text } = window;
-  const matched = matchPrefix(text, from, mark);
-  if (matched === "no" || !markMayBeReal(window, from, Math.min(from + mark.length, text.length), mark))
-    return undefined;
-  if (matched === "partial") return "partial";
-  let partial = false;
-  for (const [word, kind] of WORDS) {
-    const at = from + mark.length;
-    const wordMatch = matchPrefix(text, at, word);
-    if (wordMatch === "partial") partial = true;
-    if (wordMatch !== "yes") continue;
-    return readAttributes(text, at + word.length, { kind, closing, mark, word });
-  }
-  return partial ? "partial" : undefined;
+/**
+ * Reads the mark at `from`: nothing, or `DSML` between bars of one kind, one or two on each side, where those on the
+ * left may be missing.
+ */
+function readMark(text: string, from: number): { mark: string } | "partial" | "no" {
+  const left = countBars(text, from, 2);
+  const name = matchPrefix(text, from + left, "DSML");
+  if (name === "no") return left === 0 ? { mark: "" } : "no";
+  if (name === "partial") return "partial";
+  const rightFrom = from + left + "DSML".length;
+  const right = countBars(text, rightFrom, left === 0 ? 2 : left);
+  const isCut = rightFrom + right === text.length;
+  if (right === 0 || right < left) return isCut ? "partial" : "no";
+  if (left > 0 && text[from] !== text[rightFrom]) return "no";
+  return { mark: text.slice(from, rightFrom + right) };
 }
 
-function markMayBeReal(window: TextWindow, start: number, end: number, mark: string): boolean {
-  const inner = mark.indexOf(MARK);
-  if (inner === -1) return true;
-  return window.mayBeSpecial(start + inner, Math.min(end, start + inner + MARK.length));
+function countBars(text: string, from: number, most: number): number {
+  if (text[from] !== "｜" && text[from] !== "|") return 0;
+  let count = 1;
+  while (count < most && text[from + count] === text[from]) count++;
+  return count;
+}
+
+/** Whether the mark read at `start` (or as much of it as there is) does not come from ordinary tokens. */
+function markMayBeReal(window: TextWindow, start: number, mark: { mark: string } | "partial"): boolean {
+  const text = mark === "partial" ? window.text.slice(start) : mark.mark;
+  const inner = text.indexOf("｜DSML");
+  if (inner === -1 || (mark !== "partial" && !text.includes(MARK))) return true;
+  return window.mayBeSpecial(start + inner, Math.min(window.text.length, start + inner + MARK.length));
 }
 
 function readAttributes(text: string, from: number, tag: Omit<Tag, "attributes" | "end">): TagResult {

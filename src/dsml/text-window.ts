@@ -47,12 +47,14 @@ export class TextWindow {
 
   /** Whether no character of `[start, end)` is known to come from ordinary tokens. */
   mayBeSpecial(start: number, end: number): boolean {
-    return !this.#origins.slice(start, end).includes(ORDINARY);
+    for (let at = start; at < end; at++) if (this.#origins[at] === ORDINARY) return false;
+    return true;
   }
 
   /** Whether `[start, end)` is known to come from special tokens. */
   isSpecial(start: number, end: number): boolean {
-    return this.#origins.startsWith(SPECIAL.repeat(end - start), start);
+    for (let at = start; at < end; at++) if (this.#origins[at] !== SPECIAL) return false;
+    return true;
   }
 }
 
@@ -61,7 +63,7 @@ export function originsOf(length: number, marks: readonly MarkRange[] | undefine
   if (marks === undefined) return UNKNOWN.repeat(length);
   let origins = "";
   for (const [start, end] of marks) {
-    origins += ORDINARY.repeat(Math.max(0, start - origins.length));
+    origins += ORDINARY.repeat(Math.max(0, Math.min(start, length) - origins.length));
     origins += SPECIAL.repeat(Math.max(0, Math.min(end, length) - origins.length));
   }
   return origins + ORDINARY.repeat(Math.max(0, length - origins.length));

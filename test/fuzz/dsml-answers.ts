@@ -114,21 +114,21 @@ export function randomAnswer(random: () => number): RandomAnswer {
     const own = mark();
     const name = pick(["command", "query", "count", "deep", "x", "y&amp;z"]);
     const flag = chance(90) ? ` string=${quote[0]}${pick(["true", "false"])}${quote[1]}` : "";
-    return `<${own}parameter name=${quote[0]}${name}${quote[1]}${flag}>${noise(4)}</${own}parameter>\n`;
+    return `<${own}parameter name=${quote[0]}${name}${quote[1]}${flag}>${noise(3)}</${own}parameter>\n`;
   };
   const call = () => {
     const name = pick(["bash", "bash", "search", "free", "rm_all"]);
-    const parameters = Array.from({ length: random() % 4 }, parameter).join("");
+    const parameters = Array.from({ length: random() % 3 }, parameter).join("");
     return `<${mark()}invoke name=${quote[0]}${name}${quote[1]}>\n${parameters}</${mark()}invoke>\n`;
   };
   const block = () => {
     const own = mark();
-    const calls = Array.from({ length: 1 + (random() % 3) }, call).join("");
+    const calls = Array.from({ length: 1 + (random() % 2) }, call).join("");
     return chance(90) ? `<${own}tool_calls>\n${calls}</${own}tool_calls>` : calls;
   };
   const thinking = chance(50);
   let text = thinking ? noise(3) + (chance(25) ? block() : "") + (chance(70) ? "</think>" : "") : "";
-  for (let parts = random() % 4; parts >= 0; parts--) {
+  for (let parts = random() % 3; parts >= 0; parts--) {
     text += chance(40) ? noise(5) : "\n\n";
     if (chance(70)) text += chance(20) ? `\n\`\`\`\n${block()}\n${chance(70) ? "```\n" : ""}` : block();
   }
@@ -179,13 +179,16 @@ export function wholeText(pieces: readonly Piece[]): MarkedText {
 
 /** Cuts a text at random places, most often into single characters; special tokens may be cut too. */
 export function randomCuts({ text, marks }: MarkedText, random: () => number): MarkedText[] {
-  const longest = [1, 3, 12, 100][random() % 4];
+  const longest = [1, 4, 12, 100][random() % 4];
+  const chance = (percent: number) => random() % 100 < percent;
   const parts: MarkedText[] = [];
+  let next = 0;
   for (let at = 0; at < text.length; ) {
-    const end = Math.min(text.length, at + (random() % (longest + 1)));
-    const inside = marks
-      .filter(([from, to]) => from < end && to > at)
-      .map(([from, to]): MarkRange => [Math.max(from, at) - at, Math.min(to, end) - at]);
+    const end = Math.min(text.length, at + (chance(3) ? 0 : 1 + (random() % longest)));
+    const inside: MarkRange[] = [];
+    for (let i = next; i < marks.length && marks[i][0] < end; i++)
+      inside.push([Math.max(marks[i][0], at) - at, Math.min(marks[i][1], end) - at]);
+    while (next < marks.length && marks[next][1] <= end) next++;
     parts.push({ text: text.slice(at, end), marks: inside });
     at = end;
   }

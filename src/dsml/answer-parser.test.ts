@@ -1,0 +1,292 @@
+import { readFileSync } from "node:fs";
+import { describe, expect, it } from "vitest";
+import { bashBlock, parseAnswer, parseParts } from "../../test/fixtures/parsed-answer.ts";
+import type { ToolDefinition } from "../template/conversation.ts";
+import { createAnswerParser } from "./answer-parser.ts";
+
+const LS = [{ name: "bash", args: '{"command":"ls"}' }];
+const FREE: ToolDefinition[] = [{ name: "free" }];
+
+function freeCall(inner: string): string {
+  return `<｜DSML｜tool_calls>\n<｜DSML｜invoke name="free">\n${inner}\n</｜DSML｜invoke>\n</｜DSML｜tool_calls>`;
+}
+
+describe("assistant turns of the template's examples", () => {
+  interface Example {
+    name: string;
+    input: {
+      thinking: boolean;
+      tools?: ToolDefinition[];
+      msgs: {
+        role: string;
+        content?: string;
+        reasoning_content?: string;
+        tool_calls?: { function: { name: string; arguments: string } }[];
+      }[];
+    };
+    rendered: string;
+  }
+  const examples: Example[] = JSON.parse(readFileSync("test/fixtures/template-examples.json", "utf8"));
+  const turns = examples.flatMap((example) => {
+    const assistants = example.input.msgs.filter(({ role }) => role === "assistant");
+    const texts = [...example.rendered.matchAll(/<｜Assistant｜>([\s\S]*?)<｜end▁of▁sentence｜>/g)];
+    expect(texts.length).toBe(assistants.length);
+    return assistants.map((message, i) => ({
+      name: `${example.name}, turn ${i}`,
+      message,
+      text: texts[i][1],
+      example,
+    }));
+  });
+
+  it("there are some", () => expect(turns.length).toBeGreaterThan(5));
+
+  it.each(turns)("$name", ({ message, text, example }) => {
+    const thinking = text.startsWith("<think>");
+    const sampled = text.replace(/^<\/?think>/, "");
+    const answer = parseAnswer(sampled, { thinking, tools: example.input.tools, marks: "known" });
+    expect(answer.content).toBe(message.content ?? "");
+    expect(answer.reasoning).toBe(thinking ? message.reasoning_content : "");
+    expect(answer.malformed).toEqual([]);
+    const expected = (message.tool_calls ?? []).map(({ function: call }) => ({
+      name: call.name,
+      args: JSON.parse(call.arguments),
+    }));
+    expect(answer.calls.map(({ name, args }) => ({ name, args: JSON.parse(args) }))).toEqual(expected);
+  });
+});
+
+describe("what is held back", () => {
+  const deltas = (parts: string[]) => {
+    const parser = createAnswerParser({ thinking: false, tools: FREE });
+    return parts.map((part) => parser.push(part).map((event) => ("text" in event ? event.text : event.type)));
+  };
+
+  it("only what can still be a tag", () => {
+    expect(deltas(["a<", "b", " <｜", "x", "<｜DSML", " ", "</", "p", ">"])).toEqual(
+      [["a"], ["<b"], [], [" <｜x"], [], ["<｜DSML"], [], [], [" </p>"]].map((texts) => texts),
+    );
+  });
+
+  it("white space, until it is known what it separates", () => {
+    expect(deltas(["a\n", "\n", "b"])).toEqual([["a"], [], ["\n\nb"]]);
+    expect(deltas([`a${" ".repeat(40)}`])).toEqual([[`a${" ".repeat(24)}`]]);
+  });
+
+  it("an opening tag, until the first call follows", () => {
+    const block = freeCall("");
+    expect(deltas([block.slice(0, 20), block.slice(20, 30), block.slice(30, 46)])).toEqual([
+      [],
+      [],
+      ["toolCallStart"],
+    ]);
+    expect(deltas(["<｜DSML｜tool_calls>", "\n", "opens a block"])).toEqual([
+      [],
+      [],
+      ["<｜DSML｜tool_calls>\nopens a block"],
+    ]);
+  });
+
+  it("half a surrogate pair, also in arguments", () => {
+    const parts = bashBlock("😀").split("");
+    expect(parseParts(parts).calls[0].args).toBe('{"command":"😀"}');
+    expect(parseAnswer("😀 \ud83d").content).toBe("😀 \ud83d");
+  });
+
+  it("nothing after the end", () => {
+    const parser = createAnswerParser({ thinking: false, tools: [] });
+    parser.finish("stop");
+    expect(parser.finish("stop")).toEqual([]);
+    expect(() => parser.push("a")).toThrow("make a new parser");
+  });
+});
+
+describe("mentions of tags", () => {
+  it.each([
+    `Write \`<｜DSML｜tool_calls><｜DSML｜invoke name="bash">\` to call.`,
+    `Like so:\n\n\`\`\`xml\n${bashBlock("ls")}\n\`\`\`\nThat is all.`,
+    `~~~\n${bashBlock("ls")}\n~~~~\n`,
+    `The tag <｜DSML｜tool_calls> opens a block.`,
+    `Plain XML: <tool_calls>\n<invoke name="bash">\n</invoke></tool_calls>`,
+    `<invoke name="bash"> is how it starts`,
+    "</｜DSML｜invoke> closes a call",
+    "a <think> tag and a </think> tag",
+  ])("%j is content", (text) => {
+    expect(parseAnswer(text)).toMatchObject({ content: text, calls: [], malformed: [] });
+  });
+
+  it("a mark spelled by ordinary tokens is content, a special one is not", () => {
+    expect(parseAnswer(bashBlock("ls"), { marks: "none" })).toMatchObject({
+      content: bashBlock("ls"),
+      calls: [],
+    });
+    expect(parseAnswer(bashBlock("ls"), { marks: "known" })).toMatchObject({ content: "", calls: LS });
+    const quoting = "a</｜DSML｜parameter>b";
+    const parts = bashBlock("#").split("#");
+    const parser = createAnswerParser({ thinking: false, tools: FREE.concat({ name: "bash" }) });
+    const marksOf = (text: string) =>
+      [...text.matchAll(/｜DSML｜/g)].map((m) => [m.index, m.index + 6] as const);
+    const events = [
+      ...parser.push(parts[0], marksOf(parts[0])),
+      ...parser.push(quoting, []),
+      ...parser.push(parts[1], marksOf(parts[1])),
+    ];
+    expect(events.find((event) => event.type === "toolCallEnd")).toMatchObject({
+      argumentsJson: JSON.stringify({ command: quoting }),
+    });
+  });
+
+  it("a think tag spelled by ordinary tokens is text", () => {
+    expect(parseAnswer("a</think>b", { thinking: true, marks: "none" })).toMatchObject({
+      reasoning: "a</think>b",
+    });
+    expect(parseAnswer("a</think>b<think>c", { thinking: true, marks: "known" })).toMatchObject({
+      reasoning: "ac",
+      content: "b",
+    });
+  });
+
+  it("a block in a fence that the model forgets to close is a call", () => {
+    const answer = parseAnswer(`Running:\n\n\`\`\`\n${bashBlock("ls")}\n`);
+    expect(answer).toMatchObject({ content: "Running:\n\n```", calls: LS, malformed: [] });
+    expect(answer.calls[0].notes).toEqual(["recovered from unclosed code"]);
+  });
+
+  it("a stray backtick protects its own line only", () => {
+    expect(parseAnswer(`Use \` here.\n\n${bashBlock("ls")}`)).toMatchObject({
+      content: "Use ` here.",
+      calls: LS,
+    });
+  });
+});
+
+describe("blocks in other spellings", () => {
+  const plain = bashBlock("ls").replaceAll("｜DSML｜", "");
+  it.each([
+    ["no mark", plain],
+    ["the first bar missing", bashBlock("ls").replaceAll("｜DSML｜", "DSML｜")],
+    ["ASCII bars", bashBlock("ls").replaceAll("｜", "|")],
+    [
+      "single quotes, other order",
+      bashBlock("ls").replace(`name="command" string="true"`, `string='true' name='command'`),
+    ],
+    ["another word for the block", bashBlock("ls").replaceAll("tool_calls", "function_calls")],
+    [
+      "no block tag",
+      bashBlock("ls")
+        .replace(/<\/?｜DSML｜tool_calls>/g, "")
+        .trim(),
+    ],
+    ["mixed", bashBlock("ls").replace("<｜DSML｜invoke", "<invoke")],
+  ])("%s", (_, text) => {
+    expect(parseAnswer(`On it.\n\n${text}`)).toMatchObject({ content: "On it.", calls: LS, malformed: [] });
+  });
+
+  it("entities in attributes", () => {
+    const answer = parseAnswer(
+      freeCall('<｜DSML｜parameter name="a&amp;&quot;b" string="true">&lt;</｜DSML｜parameter>'),
+      {
+        tools: FREE,
+      },
+    );
+    expect(JSON.parse(answer.calls[0].args)).toEqual({ 'a&"b': "&lt;" });
+  });
+
+  it("damaged, they are content", () => {
+    const text = plain.replace("</invoke>", "oops");
+    expect(parseAnswer(text)).toMatchObject({ content: text, calls: [], malformed: [] });
+  });
+
+  it("cut off, they are malformed", () => {
+    const text = plain.slice(0, -40);
+    expect(parseAnswer(text, { end: "length" })).toMatchObject({
+      content: "",
+      malformed: [{ reason: "truncated", raw: text }],
+    });
+  });
+});
+
+describe("damage and repair", () => {
+  const block = bashBlock("ls");
+  it.each([
+    ["both closing tags missing", block.slice(0, block.indexOf("\n</｜DSML｜invoke>")), 1],
+    ["the block's missing", block.slice(0, block.indexOf("\n</｜DSML｜tool_calls>")), 0],
+    ["the closing tag of the call cut", block.slice(0, block.indexOf("｜invoke>")), 1],
+    ["the call's missing", block.replace("</｜DSML｜invoke>\n", ""), 1],
+  ])("%s: repaired at stop", (_, text, notes) => {
+    const answer = parseAnswer(text);
+    expect(answer).toMatchObject({ content: "", calls: LS, malformed: [] });
+    expect(answer.calls[0].notes.length).toBe(notes);
+  });
+
+  it.each(["length", "cancelled"] as const)("missing closing tags are not repaired after %s", (end) => {
+    const text = block.slice(0, block.indexOf("\n</｜DSML｜invoke>"));
+    expect(parseAnswer(text, { end })).toMatchObject({
+      calls: [],
+      malformed: [{ reason: "truncated", raw: text }],
+    });
+  });
+
+  it("a call that lacks a required parameter is not repaired, but may be made", () => {
+    const missing = block.replace('name="command"', 'name="other"');
+    expect(parseAnswer(missing).calls).toMatchObject([{ notes: ["required but missing: command"] }]);
+    const open = missing.slice(0, missing.indexOf("\n</｜DSML｜invoke>"));
+    expect(parseAnswer(open)).toMatchObject({ calls: [], malformed: [{ reason: "unclosed" }] });
+  });
+
+  it("a call that was not closed before the next one", () => {
+    const twice = block.replace(
+      "</｜DSML｜invoke>\n",
+      block.slice(block.indexOf("<｜DSML｜invoke"), block.indexOf("</｜DSML｜tool")),
+    );
+    expect(parseAnswer(twice).calls).toMatchObject([...LS, ...LS]);
+  });
+
+  const parameter = '<｜DSML｜parameter name="a" string="true">1</｜DSML｜parameter>';
+  it.each([
+    ["duplicate-parameter", freeCall(parameter + parameter)],
+    ["unexpected-text", freeCall(`${parameter}and`)],
+    ["unexpected-tag", freeCall('<｜DSML｜invoke name="free">\n</｜DSML｜invoke>')],
+    ["no-name", freeCall(parameter.replace(' name="a"', ""))],
+    ["empty-block", "<｜DSML｜tool_calls>\n</｜DSML｜tool_calls>"],
+  ])("%s", (reason, text) => {
+    const answer = parseAnswer(`${text}\nDone.`, { tools: FREE });
+    expect(answer).toMatchObject({ content: "\nDone.", calls: [], malformed: [{ reason, raw: text }] });
+  });
+
+  it("text behind a block and several blocks", () => {
+    const answer = parseAnswer(`A\n\n${block}\n\n${block}\nB ${block}C`);
+    expect(answer).toMatchObject({ content: "A\nBC", calls: [...LS, ...LS, ...LS], malformed: [] });
+  });
+
+  it("several blocks at the end of unclosed thinking", () => {
+    const answer = parseAnswer(`Both.\n\n${block}\n\n${block}\n`, { thinking: true });
+    expect(answer).toMatchObject({ reasoning: "Both.", calls: [...LS, ...LS] });
+  });
+});
+
+describe("linear time", () => {
+  const wrapperAndCall = '<｜DSML｜tool_calls>\n<｜DSML｜invoke name="bash">\n';
+  it.each([
+    ["<", false],
+    ["<｜", false],
+    ["</", true],
+    [" ", false],
+    ["\n<", true],
+    ["`", false],
+    ['<invoke name="a', false],
+    [wrapperAndCall, true],
+    [wrapperAndCall, false],
+    ['<invoke name="bash">\n', false],
+    [`${bashBlock("a")}\n`, true],
+    ["</think>", true],
+    [`<｜DSML｜tool_calls>${" ".repeat(60)}`, false],
+  ])("1 MB of %j in under a second of processor time, thinking %s", (unit, thinking) => {
+    const text = unit.repeat(Math.ceil(2 ** 20 / unit.length));
+    const before = process.cpuUsage();
+    const { events } = parseParts([text], { thinking });
+    const used = process.cpuUsage(before);
+    expect(events.length).toBeGreaterThan(0);
+    expect((used.user + used.system) / 1000).toBeLessThan(1000);
+  });
+});
