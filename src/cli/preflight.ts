@@ -21,8 +21,11 @@ export interface RunDemand {
   threads?: number;
   /** Default: what a session takes. */
   ctxTokens?: number;
-  /** Rows of logits wanted at once; 1 by default. */
+  /** Rows of logits wanted at once; one per slot by default. */
   headRows?: number;
+  /** KV states, and bytes for checkpoints of them; 1 and 0 by default. */
+  slots?: number;
+  checkpointBytes?: number;
   /** Load although the plan does not fit. `false`: the user could say so, and is told; undefined: there is no flag. */
   force?: boolean;
 }
@@ -32,16 +35,17 @@ export function machineForRun(): Machine {
   return withFreed(probeMachine(), "host", process.memoryUsage.rss());
 }
 
-/** The plan's options for a run of one session. */
+/** The plan's options for a run. */
 export function runOptions(spec: ModelSpec, demand: RunDemand): PlanOptions {
-  const { backend, ctxTokens = DEFAULT_CTX_TOKENS, headRows = 1 } = demand;
+  const { backend, ctxTokens = DEFAULT_CTX_TOKENS, slots = 1, checkpointBytes = 0 } = demand;
   return {
     backend,
     ctxTokens: Math.min(ctxTokens, spec.contextTokens),
-    slots: 1,
+    slots,
     batchTokens: CPU_BATCH_TOKENS,
-    headRows,
+    headRows: demand.headRows ?? slots,
     threads: demand.threads ?? availableParallelism(),
+    checkpointBytes,
   };
 }
 

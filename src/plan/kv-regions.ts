@@ -32,6 +32,13 @@ export function kvRegions({ model, options, pools }: PlanInput): Region[] {
     ...{ id: "kv/session", owner: "kv", label: "sessions", pool: pools.host.id },
     ...{ bytes: sessionBytes, why: "token history and last logits of each slot" },
   });
+  const { checkpointBytes = 0 } = options;
+  if (checkpointBytes > 0) {
+    regions.push({
+      ...{ id: "kv/checkpoints", owner: "kv", label: "KV checkpoints", pool: pools.host.id },
+      ...{ bytes: checkpointBytes, why: "a budget: states that a slot can go back to" },
+    });
+  }
   return regions;
 }
 

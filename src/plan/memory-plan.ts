@@ -43,6 +43,8 @@ export interface PlanOptions {
   headRows: number;
   /** Compute threads. */
   threads: number;
+  /** Budget for checkpoints of KV states in memory; 0 by default. */
+  checkpointBytes?: number;
 }
 
 /** Every region, and what the file holds that is not loaded. */

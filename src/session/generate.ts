@@ -5,12 +5,12 @@
 // the model does not close stays thinking, whatever ends the answer. Stop strings apply to content only.
 import { CancelledError } from "../core/errors.ts";
 import type { ProgressListener } from "../core/progress.ts";
-import { type TokenLogprob, topLogprobs } from "./logprobs.ts";
+import { Answer, logprobsOf } from "./answer.ts";
+import type { TokenLogprob } from "./logprobs.ts";
 import { Sampler } from "./sampler.ts";
 import type { SamplingParams } from "./sampling-params.ts";
 import type { CancelSignal, Session } from "./session.ts";
 import { ContextFullError } from "./session-errors.ts";
-import { StopMatcher } from "./stop-strings.ts";
 
 /** Turns tokens into text, holding back incomplete UTF-8. */
 export interface TokenDecoder {
@@ -155,80 +155,10 @@ export function* generate(
       reason = "stop";
       break;
     }
-    yield answer.take(tokenId, logprobsOf(session, tokenId, request.topLogprobs));
+    yield answer.take(tokenId, logprobsOf(session.logits, tokenId, request.topLogprobs));
     if (answer.stopString !== undefined) reason = "stop-string";
     else if (answer.completionTokens >= maxTokens) reason = "length";
     else session.step(tokenId);
   }
   yield finish(reason, seconds(decodeStart), prefillSeconds);
-}
-
-function logprobsOf(session: Session, tokenId: number, count: number | undefined): Partial<TokenEvent> {
-  if (count === undefined) return {};
-  const { chosen, top } = topLogprobs(session.logits, tokenId, count);
-  return { logprob: chosen, alternatives: top };
-}
-
-/** The state of the answer's text: channel, held-back text, counts. */
-class Answer {
-  completionTokens = 0;
-  thinkingTokens = 0;
-  stopString: string | undefined;
-  stopTokenId: number | undefined;
-  #channel: Channel;
-  readonly #decoder: TokenDecoder;
-  readonly #matcher: StopMatcher;
-  readonly #thinking: ThinkingTags | undefined;
-
-  constructor(decoder: TokenDecoder, request: GenerateRequest) {
-    this.#decoder = decoder;
-    this.#matcher = new StopMatcher(request.stopStrings ?? []);
-    this.#thinking = request.thinking;
-    this.#channel = request.thinking?.startsOpen ? "thinking" : "content";
-  }
-
-  /** The closing tag once the thinking budget is spent. */
-  forcedToken(): number | undefined {
-    const budget = this.#thinking?.budgetTokens;
-    const spent = budget !== undefined && this.#channel === "thinking" && this.thinkingTokens >= budget;
-    return spent ? this.#thinking?.closeId : undefined;
-  }
-
-  take(tokenId: number, logprobs: Partial<TokenEvent>): TokenEvent {
-    this.completionTokens++;
-    const before = this.#channel;
-    if (before === "thinking") this.thinkingTokens++;
-    const tags = this.#thinking;
-    if (tags !== undefined && (tokenId === tags.closeId || tokenId === tags.openId)) {
-      // A tag has no text of its own; it only releases what the decoder held for the channel it ends.
-      const text = this.#release(this.#decoder.end());
-      this.#channel = tokenId === tags.openId ? "thinking" : "content";
-      return { kind: "token", tokenId, channel: before, text, ...logprobs };
-    }
-    const text = this.#release(this.#decoder.push(tokenId));
-    return { kind: "token", tokenId, channel: before, text, ...logprobs };
-  }
-
-  finish(reason: FinishReason) {
-    let text = this.stopString === undefined ? this.#release(this.#decoder.end()) : "";
-    const found = this.stopString !== undefined;
-    if (!found && this.#channel === "content") text += this.#matcher.finish();
-    return {
-      kind: "finish" as const,
-      finishReason: found ? ("stop-string" as const) : reason,
-      stopString: this.stopString,
-      stopTokenId: this.stopTokenId,
-      text,
-      channel: this.#channel,
-      completionTokens: this.completionTokens,
-      thinkingTokens: this.thinkingTokens,
-    };
-  }
-
-  #release(text: string): string {
-    if (this.#channel === "thinking") return text;
-    const match = this.#matcher.push(text);
-    if (match.matched !== undefined) this.stopString = match.matched;
-    return match.text;
-  }
 }
