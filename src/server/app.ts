@@ -1,0 +1,186 @@
+// The HTTP application, without a port: routes, authorization, errors. Which API has which routes is in `routes/`.
+import { type Context, Hono } from "hono";
+import type { Tokenizer } from "../tokenizer/tokenizer.ts";
+import { type AnswerEvent, collectAnswer } from "./answer-events.ts";
+import type { PreparedAnswer } from "./answer-run.ts";
+import { ApiError, toApiError } from "./api-error.ts";
+import { KeyCheck, OriginCheck } from "./auth.ts";
+import type { ServerMetrics } from "./metrics.ts";
+import { readJsonBody } from "./read-body.ts";
+import { SILENT_LOG, type ServerLog } from "./server-log.ts";
+import type { ServerState } from "./server-state.ts";
+import { streamResponse } from "./stream-response.ts";
+import { openAiErrorBody } from "./wire/openai-errors.ts";
+import type { WireJob } from "./wire/wire.ts";
+
+/** What an application is made of. */
+export interface AppParts {
+  state: ServerState;
+  metrics: ServerMetrics;
+  log?: ServerLog;
+  apiKeys?: readonly string[];
+  /** Origins of pages that may use the server; `*` for all. Default none. */
+  corsOrigins?: readonly string[];
+  keepAliveMs?: number;
+  version: string;
+}
+
+/** How an API shows errors. */
+export type ErrorShape = (error: ApiError) => object;
+
+/** Helpers that the routes are written with. */
+export interface RouteTools {
+  app: Hono;
+  parts: AppParts;
+  /** Answers a request that a wire understands. */
+  answerRoute(
+    path: string,
+    errorBody: ErrorShape,
+    parse: (body: unknown, tokenizer: Tokenizer, headers: Headers) => WireJob,
+  ): void;
+  /** A POST with a JSON body that is answered at once. */
+  jsonRoute(path: string, errorBody: ErrorShape, answer: (body: unknown) => object): void;
+}
+
+/** Adds routes. */
+export type AddRoutes = (tools: RouteTools) => void;
+
+/** The application. `routes` decide which APIs it speaks. */
+export function createApp(parts: AppParts, routes: readonly AddRoutes[]): Hono {
+  const app = new Hono();
+  const log = parts.log ?? SILENT_LOG;
+  guard(app, parts, log);
+  const answerRoute: RouteTools["answerRoute"] = (path, errorBody, parse) => {
+    app.post(path, (c) => withErrors(c, errorBody, log, () => answer(c, parts, log, errorBody, parse)));
+  };
+  const jsonRoute: RouteTools["jsonRoute"] = (path, errorBody, respond) => {
+    app.post(path, (c) => withErrors(c, errorBody, log, async () => c.json(respond(await readJsonBody(c.req.raw)))));
+  };
+  for (const add of routes) add({ app, parts, answerRoute, jsonRoute });
+  app.notFound((c) =>
+    errorResponse(c, openAiErrorBody, new ApiError("not-found", `no such endpoint: ${c.req.method} ${c.req.path}`)),
+  );
+  app.onError((error, c) => {
+    log.line(`internal error: ${error.stack ?? error.message}`);
+    return errorResponse(c, openAiErrorBody, toApiError(error));
+  });
+  return app;
+}
+
+/** Keys, origins and counting, before any route. */
+function guard(app: Hono, parts: AppParts, log: ServerLog): void {
+  const keys = new KeyCheck(parts.apiKeys ?? []);
+  const origins = new OriginCheck(parts.corsOrigins ?? [], !keys.isOpen);
+  app.use(async (c, next) => {
+    const started = performance.now();
+    const allowed = origins.allowed(c.req.header("origin") ?? null);
+    if (c.req.method === "OPTIONS") {
+      if (allowed !== undefined) allowOrigin(c, allowed);
+      return c.body(null, 204);
+    }
+    try {
+      if (c.req.method !== "GET" && c.req.method !== "HEAD") origins.check(c.req.raw.headers);
+      // Whether the server lives must be answered to load balancers, which have no key; they learn nothing else.
+      if (!c.req.path.startsWith("/health")) keys.check(c.req.raw.headers);
+      await next();
+    } catch (error) {
+      c.res = errorResponse(c, openAiErrorBody, toApiError(error));
+    }
+    if (allowed !== undefined) allowOrigin(c, allowed);
+    const { status } = c.res;
+    const route = status === 404 || status === 401 ? "other" : routeName(c.req.path);
+    parts.metrics.request(route, status);
+    const ms = Math.round(performance.now() - started);
+    if (route !== "/health" && route !== "/metrics") log.line(`${c.req.method} ${route} ${status} ${ms} ms`);
+  });
+}
+
+/** The path without ids, which would make endless labels. */
+function routeName(path: string): string {
+  return path.replace(/^\/v1\/(models|responses)\/.+$/, "/v1/$1/{id}").replace(/^\/health\/.*/, "/health");
+}
+
+function allowOrigin(c: Context, origin: string): void {
+  c.header("access-control-allow-origin", origin);
+  c.header("vary", "Origin");
+  c.header("access-control-allow-methods", "GET, POST, OPTIONS");
+  c.header("access-control-allow-headers", c.req.header("access-control-request-headers") ?? "authorization, content-type");
+  c.header("access-control-max-age", "600");
+}
+
+/** Runs a handler; what it throws becomes a response in the API's shape. */
+async function withErrors(
+  c: Context,
+  errorBody: ErrorShape,
+  log: ServerLog,
+  handle: () => Promise<Response>,
+): Promise<Response> {
+  try {
+    return await handle();
+  } catch (thrown) {
+    const error = toApiError(thrown);
+    if (error.kind === "server") log.line(`internal error: ${(thrown as Error).stack ?? thrown}`);
+    return errorResponse(c, errorBody, error);
+  }
+}
+
+function errorResponse(c: Context, errorBody: ErrorShape, error: ApiError): Response {
+  const headers: Record<string, string> = { "content-type": "application/json" };
+  if (error.retryAfterSeconds !== undefined) headers["retry-after"] = String(error.retryAfterSeconds);
+  if (error.kind === "unauthorized") headers["www-authenticate"] = "Bearer";
+  return c.body(JSON.stringify(errorBody(error)), error.status as 400, headers);
+}
+
+async function answer(
+  c: Context,
+  parts: AppParts,
+  log: ServerLog,
+  errorBody: ErrorShape,
+  parse: (body: unknown, tokenizer: Tokenizer, headers: Headers) => WireJob,
+): Promise<Response> {
+  const runner = parts.state.require();
+  const body = await readJsonBody(c.req.raw);
+  if (log.traces) log.trace("request", { path: c.req.path, body });
+  const job = parse(body, runner.model.tokenizer, c.req.raw.headers);
+  const prepared: PreparedAnswer = runner.prepare(job.request);
+  const controller = new AbortController();
+  const abort = () => {
+    controller.abort();
+    parts.state.removeAnswer(abort);
+  };
+  parts.state.addAnswer(abort);
+  if (c.req.raw.signal.aborted) abort();
+  c.req.raw.signal.addEventListener("abort", abort, { once: true });
+  const start = {
+    promptTokens: prepared.promptTokens,
+    modelId: runner.model.id,
+    createdSeconds: Math.floor(Date.now() / 1000),
+  };
+  let events: AsyncGenerator<AnswerEvent, void>;
+  try {
+    events = runner.start(prepared, controller.signal);
+  } catch (error) {
+    parts.state.removeAnswer(abort);
+    throw error;
+  }
+  if (!job.isStream) {
+    try {
+      return c.json(job.answer(await collectAnswer(events), start));
+    } finally {
+      parts.state.removeAnswer(abort);
+    }
+  }
+  const frames = async function* () {
+    try {
+      yield* job.frames(events, start);
+    } catch (thrown) {
+      const error = toApiError(thrown);
+      if (error.kind === "server") log.line(`answer failed: ${(thrown as Error).stack ?? thrown}`);
+      yield job.failure(error);
+    } finally {
+      parts.state.removeAnswer(abort);
+    }
+  };
+  const { contentType, keepAlive } = job;
+  return streamResponse(frames(), { contentType, keepAlive, keepAliveMs: parts.keepAliveMs, abort });
+}

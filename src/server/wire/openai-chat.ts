@@ -1,0 +1,240 @@
+// POST /v1/chat/completions. Reasoning goes out as `reasoning_content`, DeepSeek's own field, and is accepted back under
+// it and under `reasoning`.
+import { z } from "zod";
+import type { AssistantMessage, Message, ToolCall, ToolDefinition } from "../../template/conversation.ts";
+import type { Tokenizer } from "../../tokenizer/tokenizer.ts";
+import type { AnswerEvent, CollectedAnswer, TokenLogprobs } from "../answer-events.ts";
+import { ApiError, notSupported } from "../api-error.ts";
+import { newId } from "../conversation-request.ts";
+import { MAX_MESSAGES } from "../limits.ts";
+import { openAiErrorBody } from "./openai-errors.ts";
+import { chatLogprobs, openAiFinish, openAiUsage, timings } from "./openai-usage.ts";
+import { parseBody } from "./parse-body.ts";
+import {
+  contentSchema,
+  maxTokensField,
+  samplingFields,
+  samplingOf,
+  stopField,
+  stopsOf,
+  textParts,
+  thinkingFields,
+  thinkingOf,
+  toolDefinition,
+  toolsField,
+} from "./request-fields.ts";
+import { type AnswerStart, COMMENT, dataEvent, EVENT_STREAM, type WireJob } from "./wire.ts";
+
+const toolCallSchema = z.looseObject({
+  id: z.string().nullish(),
+  function: z.looseObject({
+    name: z.string(),
+    arguments: z.union([z.string(), z.looseObject({})]).nullish(),
+  }),
+});
+
+const messageSchema = z.looseObject({
+  role: z.enum(["system", "developer", "user", "assistant", "tool", "function"]),
+  content: contentSchema,
+  reasoning_content: z.string().nullish(),
+  reasoning: z.string().nullish(),
+  tool_calls: z.array(toolCallSchema).nullish(),
+  tool_call_id: z.string().nullish(),
+});
+
+/** The body of a chat request. */
+export const chatRequestSchema = z.looseObject({
+  model: z.string().nullish(),
+  messages: z.array(messageSchema).min(1).max(MAX_MESSAGES),
+  stream: z.boolean().nullish(),
+  stream_options: z.looseObject({ include_usage: z.boolean().nullish() }).nullish(),
+  max_tokens: maxTokensField,
+  max_completion_tokens: maxTokensField,
+  n: z.int().min(1).nullish(),
+  stop: stopField,
+  logprobs: z.boolean().nullish(),
+  top_logprobs: z.int().min(0).max(20).nullish(),
+  tools: toolsField,
+  tool_choice: z.union([z.string(), z.looseObject({ type: z.string() })]).nullish(),
+  response_format: z.looseObject({ type: z.string() }).nullish(),
+  ...samplingFields,
+  ...thinkingFields,
+});
+
+type ChatBody = z.output<typeof chatRequestSchema>;
+
+/** A checked chat request. Throws `ApiError`. */
+export function chatJob(body: unknown, tokenizer: Tokenizer): WireJob {
+  const parsed = parseBody(chatRequestSchema, body);
+  if ((parsed.n ?? 1) > 1) throw notSupported("n", "more than one choice");
+  const format = parsed.response_format?.type ?? "text";
+  if (format !== "text") throw notSupported("response_format", `type ${JSON.stringify(format)}`);
+  const shapes = new ChatShapes(parsed, tokenizer);
+  return {
+    request: {
+      prompt: {
+        kind: "chat",
+        messages: chatMessages(parsed.messages),
+        tools: chatTools(parsed),
+        thinking: thinkingOf(parsed, "on"),
+      },
+      thinkBudgetTokens: parsed.thinking?.budget_tokens ?? undefined,
+      sampling: samplingOf(parsed),
+      maxTokens: parsed.max_completion_tokens ?? parsed.max_tokens ?? undefined,
+      stopStrings: stopsOf(parsed.stop),
+      topLogprobs: parsed.logprobs ? (parsed.top_logprobs ?? 0) : undefined,
+    },
+    isStream: parsed.stream === true,
+    frames: (events, start) => shapes.frames(events, start),
+    failure: (error) => dataEvent(openAiErrorBody(error)),
+    answer: (answer, start) => shapes.answer(answer, start),
+    keepAlive: COMMENT,
+    contentType: EVENT_STREAM,
+  };
+}
+
+function chatTools({ tools, tool_choice: choice }: ChatBody): ToolDefinition[] {
+  const kind = typeof choice === "string" ? choice : choice?.type;
+  if (kind !== undefined && kind !== "auto" && kind !== "none") {
+    throw notSupported("tool_choice", JSON.stringify(kind));
+  }
+  if (kind === "none") return [];
+  return (tools ?? []).flatMap((tool, index) => {
+    if (tool.type !== "function") return [];
+    if (tool.function === undefined) {
+      const param = `tools[${index}].function`;
+      throw new ApiError("invalid-request", `${param}: expected an object, got undefined`, { param });
+    }
+    const { name, description, parameters } = tool.function;
+    return [toolDefinition(name, description, parameters)];
+  });
+}
+
+function chatMessages(messages: ChatBody["messages"]): Message[] {
+  return messages.map((message, index): Message => {
+    const content = textParts(message.content, ["text", "input_text", "refusal"], `messages[${index}].content`);
+    switch (message.role) {
+      case "system":
+      case "developer":
+        return { role: "system", content };
+      case "user":
+        return { role: "user", content };
+      case "tool":
+      case "function":
+        return { role: "tool", content, toolCallId: message.tool_call_id ?? undefined };
+      case "assistant": {
+        const isLast = index === messages.length - 1;
+        return assistantMessage(
+          content,
+          message.reasoning_content ?? message.reasoning,
+          (message.tool_calls ?? []).map((call) => ({
+            id: call.id ?? undefined,
+            name: call.function.name,
+            arguments: (call.function.arguments ?? undefined) as ToolCall["arguments"],
+          })),
+          isLast ? `messages[${index}]` : undefined,
+        );
+      }
+    }
+  });
+}
+
+/**
+ * An assistant's message. As the last message (`lastPath` is its path) it is the beginning of the answer, which the
+ * model goes on writing. Throws when it ends in calls: their results must follow.
+ */
+export function assistantMessage(
+  content: AssistantMessage["content"],
+  reasoning: string | null | undefined,
+  toolCalls: ToolCall[],
+  lastPath: string | undefined,
+): AssistantMessage {
+  if (lastPath !== undefined && toolCalls.length > 0) {
+    throw new ApiError("invalid-request", `${lastPath}: the results of its tool calls must follow`, { param: lastPath });
+  }
+  return { role: "assistant", content, reasoning, toolCalls, openEnded: lastPath !== undefined };
+}
+
+/** Chunks and answers of one request. */
+class ChatShapes {
+  readonly #body: ChatBody;
+  readonly #tokenizer: Tokenizer;
+  readonly #id = newId("chatcmpl-");
+
+  constructor(body: ChatBody, tokenizer: Tokenizer) {
+    this.#body = body;
+    this.#tokenizer = tokenizer;
+  }
+
+  async *frames(events: AsyncIterable<AnswerEvent>, start: AnswerStart): AsyncGenerator<string, void> {
+    const includesUsage = this.#body.stream_options?.include_usage === true;
+    const head = {
+      id: this.#id,
+      object: "chat.completion.chunk",
+      created: start.createdSeconds,
+      model: start.modelId,
+    };
+    const nullUsage = includesUsage ? { usage: null } : {};
+    const chunk = (delta: object, finish: string | null = null, extra: object = {}) =>
+      dataEvent({
+        ...head,
+        choices: [{ index: 0, delta, logprobs: null, finish_reason: finish, ...extra }],
+        ...nullUsage,
+      });
+    yield chunk({ role: "assistant", content: "" });
+    for await (const event of events) {
+      if (event.kind === "reasoning") yield chunk({ reasoning_content: event.text });
+      else if (event.kind === "content") yield chunk({ content: event.text }, null, this.#logprobs(event.logprobs));
+      else if (event.kind === "tool-start") {
+        const { index, id, name } = event;
+        yield chunk({ tool_calls: [{ index, id, type: "function", function: { name, arguments: "" } }] });
+      } else if (event.kind === "tool-arguments") {
+        yield chunk({ tool_calls: [{ index: event.index, function: { arguments: event.delta } }] });
+      } else if (event.kind === "finish") {
+        yield chunk({}, openAiFinish(event.finish));
+        if (includesUsage) {
+          const usage = openAiUsage(event.usage);
+          yield dataEvent({ ...head, choices: [], usage, timings: timings(event.usage) });
+        }
+        yield "data: [DONE]\n\n";
+      }
+    }
+  }
+
+  answer(answer: CollectedAnswer, start: AnswerStart): object {
+    const calls = answer.calls.map(({ id, name, argumentsJson }) => ({
+      id,
+      type: "function",
+      function: { name, arguments: argumentsJson },
+    }));
+    const message = {
+      role: "assistant",
+      content: answer.content === "" && (calls.length > 0 || answer.reasoning !== "") ? null : answer.content,
+      refusal: null,
+      ...(answer.reasoning === "" ? {} : { reasoning_content: answer.reasoning }),
+      ...(calls.length === 0 ? {} : { tool_calls: calls }),
+    };
+    return {
+      id: this.#id,
+      object: "chat.completion",
+      created: start.createdSeconds,
+      model: start.modelId,
+      choices: [
+        {
+          index: 0,
+          message,
+          logprobs: null,
+          finish_reason: openAiFinish(answer.finish),
+          ...this.#logprobs(answer.logprobs),
+        },
+      ],
+      usage: openAiUsage(answer.usage),
+      timings: timings(answer.usage),
+    };
+  }
+
+  #logprobs(logprobs: readonly TokenLogprobs[] | undefined): object {
+    if (!this.#body.logprobs || logprobs === undefined) return {};
+    return { logprobs: chatLogprobs(this.#tokenizer, logprobs) };
+  }
+}
