@@ -37,7 +37,10 @@ export class Admission {
   enter(signal: AbortSignal): Ticket {
     const runsNow = this.#running < this.#places;
     if (!runsNow && this.#waiting.length >= this.#maxQueued) {
-      throw new ApiError("busy", `the server is busy: ${this.#waiting.length} requests are waiting; try again later`);
+      throw new ApiError(
+        "busy",
+        `the server is busy: ${this.#waiting.length} requests are waiting; try again later`,
+      );
     }
     let state: "waiting" | "running" | "left" = "waiting";
     const { promise: turn, resolve, reject } = Promise.withResolvers<void>();

@@ -1,7 +1,8 @@
 // From a request to a stream of events: render, wait for a place, sample, split the text, count. The only file of the
 // server that talks to the source of answers.
-import { createAnswerParser } from "../dsml/answer-parser.ts";
+
 import { CancelledError } from "../core/errors.ts";
+import { createAnswerParser } from "../dsml/answer-parser.ts";
 import type { GenerateEvent, GenerateRequest } from "../session/generate.ts";
 import { resolveSampling } from "../session/sampling-params.ts";
 import { StopMatcher } from "../session/stop-strings.ts";
@@ -14,8 +15,8 @@ import type { ServedModel } from "./answer-source.ts";
 import { AnswerText } from "./answer-text.ts";
 import { contextOverflow } from "./api-error.ts";
 import type { ConversationRequest } from "./conversation-request.ts";
-import type { ServerLog } from "./server-log.ts";
 import type { ServerMetrics } from "./metrics.ts";
+import type { ServerLog } from "./server-log.ts";
 
 /** A request that has passed every check and only needs to be computed. */
 export interface PreparedAnswer {

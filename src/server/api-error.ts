@@ -86,7 +86,8 @@ export function toApiError(error: unknown): ApiError {
   if (error instanceof ContextFullError) {
     return contextOverflow(error.usedTokens + error.addedTokens, error.capacityTokens);
   }
-  if (error instanceof EngineCrashedError) return new ApiError("unavailable", error.message, {}, { cause: error });
+  if (error instanceof EngineCrashedError)
+    return new ApiError("unavailable", error.message, {}, { cause: error });
   if (error instanceof Ds4Error) {
     // Known by its code, as the class belongs to whichever source schedules the answers.
     const code: string = error.code;

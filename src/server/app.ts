@@ -7,7 +7,7 @@ import { ApiError, toApiError } from "./api-error.ts";
 import { KeyCheck, OriginCheck } from "./auth.ts";
 import type { ServerMetrics } from "./metrics.ts";
 import { readJsonBody } from "./read-body.ts";
-import { SILENT_LOG, type ServerLog } from "./server-log.ts";
+import { type ServerLog, SILENT_LOG } from "./server-log.ts";
 import type { ServerState } from "./server-state.ts";
 import { streamResponse } from "./stream-response.ts";
 import { openAiErrorBody } from "./wire/openai-errors.ts";
@@ -51,14 +51,20 @@ export function createApp(parts: AppParts, routes: readonly AddRoutes[]): Hono {
   const log = parts.log ?? SILENT_LOG;
   guard(app, parts, log);
   const answerRoute: RouteTools["answerRoute"] = (path, errorBody, parse) => {
-    app.post(path, (c) => withErrors(c, errorBody, log, () => answer(c, parts, log, errorBody, parse)));
+    app.post(path, (c) => withErrors(c, errorBody, log, () => answer(c, parts, log, parse)));
   };
   const jsonRoute: RouteTools["jsonRoute"] = (path, errorBody, respond) => {
-    app.post(path, (c) => withErrors(c, errorBody, log, async () => c.json(respond(await readJsonBody(c.req.raw)))));
+    app.post(path, (c) =>
+      withErrors(c, errorBody, log, async () => c.json(respond(await readJsonBody(c.req.raw)))),
+    );
   };
   for (const add of routes) add({ app, parts, answerRoute, jsonRoute });
   app.notFound((c) =>
-    errorResponse(c, openAiErrorBody, new ApiError("not-found", `no such endpoint: ${c.req.method} ${c.req.path}`)),
+    errorResponse(
+      c,
+      openAiErrorBody,
+      new ApiError("not-found", `no such endpoint: ${c.req.method} ${c.req.path}`),
+    ),
   );
   app.onError((error, c) => {
     log.line(`internal error: ${error.stack ?? error.message}`);
@@ -104,7 +110,10 @@ function allowOrigin(c: Context, origin: string): void {
   c.header("access-control-allow-origin", origin);
   c.header("vary", "Origin");
   c.header("access-control-allow-methods", "GET, POST, OPTIONS");
-  c.header("access-control-allow-headers", c.req.header("access-control-request-headers") ?? "authorization, content-type");
+  c.header(
+    "access-control-allow-headers",
+    c.req.header("access-control-request-headers") ?? "authorization, content-type",
+  );
   c.header("access-control-max-age", "600");
 }
 
@@ -135,7 +144,6 @@ async function answer(
   c: Context,
   parts: AppParts,
   log: ServerLog,
-  errorBody: ErrorShape,
   parse: (body: unknown, tokenizer: Tokenizer, headers: Headers) => WireJob,
 ): Promise<Response> {
   const runner = parts.state.require();

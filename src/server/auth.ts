@@ -63,6 +63,9 @@ export class OriginCheck {
     const host = headers.get("host") ?? "";
     const isSame = origin === `http://${host}` || origin === `https://${host}`;
     if (isSame && /^(localhost|[\d.]+|\[[\da-f:]+\])(:\d+)?$/i.test(host)) return;
-    throw new ApiError("forbidden", `pages of ${origin} may not use this server; allow them with --cors ${origin}`);
+    throw new ApiError(
+      "forbidden",
+      `pages of ${origin} may not use this server; allow them with --cors ${origin}`,
+    );
   }
 }

@@ -77,7 +77,9 @@ function bind(server: Server, { host, port }: ListenOptions): Promise<void> {
         EADDRNOTAVAIL: "this machine does not have this address; choose another with --host",
         ENOTFOUND: "no such host name; choose another with --host",
       };
-      reject(new UsageError(`cannot listen on ${host}:${port}: ${reasons[error.code ?? ""] ?? error.message}`));
+      reject(
+        new UsageError(`cannot listen on ${host}:${port}: ${reasons[error.code ?? ""] ?? error.message}`),
+      );
     });
     server.listen({ host, port }, resolve);
   });

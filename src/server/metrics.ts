@@ -52,7 +52,7 @@ export class ServerMetrics {
   startAnswer(): AnswerMeter {
     const started = performance.now();
     let lastToken: number | undefined;
-    let outcome: keyof typeof this.#answers = "cancelled";
+    let outcome: "finished" | "failed" | "cancelled" = "cancelled";
     return {
       token: () => {
         const now = performance.now();
@@ -81,9 +81,11 @@ export class ServerMetrics {
     const out: string[] = [];
     const family = (name: string, type: string, help: string, samples: readonly [string, number][]) => {
       out.push(`# HELP ds4_${name} ${help}`, `# TYPE ds4_${name} ${type}`);
-      for (const [labels, value] of samples) out.push(`ds4_${name}${labels === "" ? "" : `{${labels}}`} ${value}`);
+      for (const [labels, value] of samples)
+        out.push(`ds4_${name}${labels === "" ? "" : `{${labels}}`} ${value}`);
     };
-    const counter = (name: string, help: string, value: number) => family(name, "counter", help, [["", value]]);
+    const counter = (name: string, help: string, value: number) =>
+      family(name, "counter", help, [["", value]]);
     const gauge = (name: string, help: string, value: number) => family(name, "gauge", help, [["", value]]);
     family("requests_total", "counter", "HTTP requests by route and status", [...this.#requests]);
     const outcomes = Object.entries(this.#answers).map(([k, v]): [string, number] => [`outcome="${k}"`, v]);
@@ -97,7 +99,9 @@ export class ServerMetrics {
     gauge("answers_running", "Answers being computed", gauges.running);
     gauge("answers_queued", "Answers waiting for a place", gauges.queued);
     gauge("ready", "1 when requests are served", gauges.isReady ? 1 : 0);
-    out.push(...this.#ttft.render("ds4_time_to_first_token_seconds", "Request to first token, queue included"));
+    out.push(
+      ...this.#ttft.render("ds4_time_to_first_token_seconds", "Request to first token, queue included"),
+    );
     out.push(...this.#interToken.render("ds4_inter_token_seconds", "Time between two tokens of an answer"));
     const { stats } = gauges;
     if (stats !== undefined) {
@@ -138,7 +142,11 @@ class Histogram {
       total += this.#counts[index];
       lines.push(`${name}_bucket{le="${bound}"} ${total}`);
     });
-    lines.push(`${name}_bucket{le="+Inf"} ${this.#count}`, `${name}_sum ${this.#sum}`, `${name}_count ${this.#count}`);
+    lines.push(
+      `${name}_bucket{le="+Inf"} ${this.#count}`,
+      `${name}_sum ${this.#sum}`,
+      `${name}_count ${this.#count}`,
+    );
     return lines;
   }
 }

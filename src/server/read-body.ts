@@ -7,7 +7,10 @@ import { MAX_BODY_BYTES, MAX_JSON_DEPTH } from "./limits.ts";
 export async function readJsonBody(request: Request): Promise<unknown> {
   const encoding = request.headers.get("content-encoding");
   if (encoding !== null && encoding !== "identity") {
-    throw new ApiError("invalid-request", `content-encoding ${encoding} is not supported: send the body as it is`);
+    throw new ApiError(
+      "invalid-request",
+      `content-encoding ${encoding} is not supported: send the body as it is`,
+    );
   }
   const text = decodeUtf8(await readBytes(request));
   if (text.trim() === "") throw new ApiError("invalid-request", "the body is empty: expected a JSON object");
@@ -58,7 +61,10 @@ function checkDepth(text: string): void {
     } else if (code === 0x22) inString = true;
     else if (code === 0x7b || code === 0x5b) {
       if (++depth > MAX_JSON_DEPTH) {
-        throw new ApiError("invalid-request", `the body is nested deeper than ${MAX_JSON_DEPTH} levels at position ${at}`);
+        throw new ApiError(
+          "invalid-request",
+          `the body is nested deeper than ${MAX_JSON_DEPTH} levels at position ${at}`,
+        );
       }
     } else if (code === 0x7d || code === 0x5d) depth--;
   }

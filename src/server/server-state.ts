@@ -1,6 +1,7 @@
 // Where the server stands: loading, ready, failed, stopping. The HTTP side runs before the model is there.
-import { ApiError } from "./api-error.ts";
+
 import type { AnswerRunner } from "./answer-run.ts";
+import { ApiError } from "./api-error.ts";
 
 /** The phases in their usual order. */
 export type ServerPhase = "loading" | "ready" | "failed" | "stopping";

@@ -111,31 +111,22 @@ function chatTools({ tools, tool_choice: choice }: ChatBody): ToolDefinition[] {
 }
 
 function chatMessages(messages: ChatBody["messages"]): Message[] {
+  const partTypes = ["text", "input_text", "refusal"];
   return messages.map((message, index): Message => {
-    const content = textParts(message.content, ["text", "input_text", "refusal"], `messages[${index}].content`);
-    switch (message.role) {
-      case "system":
-      case "developer":
-        return { role: "system", content };
-      case "user":
-        return { role: "user", content };
-      case "tool":
-      case "function":
-        return { role: "tool", content, toolCallId: message.tool_call_id ?? undefined };
-      case "assistant": {
-        const isLast = index === messages.length - 1;
-        return assistantMessage(
-          content,
-          message.reasoning_content ?? message.reasoning,
-          (message.tool_calls ?? []).map((call) => ({
-            id: call.id ?? undefined,
-            name: call.function.name,
-            arguments: (call.function.arguments ?? undefined) as ToolCall["arguments"],
-          })),
-          isLast ? `messages[${index}]` : undefined,
-        );
-      }
+    const path = `messages[${index}]`;
+    const content = textParts(message.content, partTypes, `${path}.content`);
+    if (message.role === "user") return { role: "user", content };
+    if (message.role === "tool" || message.role === "function") {
+      return { role: "tool", content, toolCallId: message.tool_call_id ?? undefined };
     }
+    if (message.role !== "assistant") return { role: "system", content };
+    const calls = (message.tool_calls ?? []).map((call) => ({
+      id: call.id ?? undefined,
+      name: call.function.name,
+      arguments: (call.function.arguments ?? undefined) as ToolCall["arguments"],
+    }));
+    const lastPath = index === messages.length - 1 ? path : undefined;
+    return assistantMessage(content, message.reasoning_content ?? message.reasoning, calls, lastPath);
   });
 }
 
@@ -150,7 +141,9 @@ export function assistantMessage(
   lastPath: string | undefined,
 ): AssistantMessage {
   if (lastPath !== undefined && toolCalls.length > 0) {
-    throw new ApiError("invalid-request", `${lastPath}: the results of its tool calls must follow`, { param: lastPath });
+    throw new ApiError("invalid-request", `${lastPath}: the results of its tool calls must follow`, {
+      param: lastPath,
+    });
   }
   return { role: "assistant", content, reasoning, toolCalls, openEnded: lastPath !== undefined };
 }
@@ -184,7 +177,8 @@ class ChatShapes {
     yield chunk({ role: "assistant", content: "" });
     for await (const event of events) {
       if (event.kind === "reasoning") yield chunk({ reasoning_content: event.text });
-      else if (event.kind === "content") yield chunk({ content: event.text }, null, this.#logprobs(event.logprobs));
+      else if (event.kind === "content")
+        yield chunk({ content: event.text }, null, this.#logprobs(event.logprobs));
       else if (event.kind === "tool-start") {
         const { index, id, name } = event;
         yield chunk({ tool_calls: [{ index, id, type: "function", function: { name, arguments: "" } }] });

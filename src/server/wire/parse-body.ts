@@ -1,5 +1,5 @@
 // Checks a body against a schema and says, in one sentence, what is wrong where.
-import { z } from "zod";
+import type { z } from "zod";
 import { ApiError } from "../api-error.ts";
 
 type Issue = z.core.$ZodIssue;
@@ -17,7 +17,9 @@ export function parseBody<S extends z.ZodType>(schema: S, body: unknown): z.outp
 /** `messages[1].content`. */
 export function pathText(path: readonly PropertyKey[]): string {
   return path
-    .map((key, index) => (typeof key === "number" ? `[${key}]` : index === 0 ? String(key) : `.${String(key)}`))
+    .map((key, index) =>
+      typeof key === "number" ? `[${key}]` : index === 0 ? String(key) : `.${String(key)}`,
+    )
     .join("");
 }
 

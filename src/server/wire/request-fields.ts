@@ -94,9 +94,7 @@ const EFFORTS: Readonly<Record<string, Thinking>> = {
 };
 
 /** How hard to think, under all names that clients use. */
-export const effortField = z
-  .enum(["none", "minimal", "low", "medium", "high", "xhigh", "max"])
-  .nullish();
+export const effortField = z.enum(["none", "minimal", "low", "medium", "high", "xhigh", "max"]).nullish();
 
 /** The template's mode for an effort; `undefined` stays. */
 export function effortOf(effort: string | null | undefined): Thinking | undefined {
@@ -106,7 +104,10 @@ export function effortOf(effort: string | null | undefined): Thinking | undefine
 /** Switches that clients use to turn thinking off or on. */
 export const thinkingFields = {
   thinking: z
-    .looseObject({ type: z.enum(["enabled", "disabled", "adaptive", "auto"]), budget_tokens: z.int().min(1).nullish() })
+    .looseObject({
+      type: z.enum(["enabled", "disabled", "adaptive", "auto"]),
+      budget_tokens: z.int().min(1).nullish(),
+    })
     .nullish(),
   think: z.boolean().nullish(),
   enable_thinking: z.boolean().nullish(),
@@ -124,7 +125,13 @@ type ThinkingFields = z.output<z.ZodObject<typeof thinkingFields>>;
 /** The mode that the fields ask for: any switch that says off wins, else the effort, else `fallback`. */
 export function thinkingOf(fields: Partial<ThinkingFields>, fallback: Thinking): Thinking {
   const { thinking, think, enable_thinking, chat_template_kwargs: template, reasoning } = fields;
-  const switches = [think, enable_thinking, template?.enable_thinking, template?.thinking, reasoning?.enabled];
+  const switches = [
+    think,
+    enable_thinking,
+    template?.enable_thinking,
+    template?.thinking,
+    reasoning?.enabled,
+  ];
   if (thinking?.type === "disabled" || switches.includes(false)) return "off";
   const effort = effortOf(fields.reasoning_effort) ?? effortOf(reasoning?.effort);
   if (effort !== undefined) return effort;
@@ -146,7 +153,11 @@ export const toolsField = z
   .nullish();
 
 /** Only what the model should see, in a fixed order, so that a prompt does not change with a client's extras. */
-export function toolDefinition(name: string, description: string | null | undefined, parameters: unknown): ToolDefinition {
+export function toolDefinition(
+  name: string,
+  description: string | null | undefined,
+  parameters: unknown,
+): ToolDefinition {
   return {
     name,
     description: description ?? undefined,
