@@ -52,6 +52,7 @@ const ALLOWED: Record<string, string[]> = {
   residency: ["core", "blocks", "gguf", "model", "plan", "backend/native-kernels.ts"],
   session: ["core", "backend", "tokenizer", "template", "dsml", "model", "gguf"],
   scheduler: ["core", "backend", "model", "session"],
+  server: ["core", "session", "template", "tokenizer", "dsml", "scheduler"],
   convert: ["core", "blocks", "gguf", "model", "tokenizer", "backend", "backend/native.ts"],
   cli: [
     "core",
@@ -74,6 +75,7 @@ const ALLOWED: Record<string, string[]> = {
     "residency",
     "session",
     "scheduler",
+    "server",
     "convert",
   ],
   "index.ts": [

@@ -1,7 +1,6 @@
 // What the server needs of whatever samples answers: the engine itself, a scheduler over several slots, or a script in
 // tests.
 import type { ProgressListener } from "../core/progress.ts";
-import type { EngineStats } from "../session/engine-protocol.ts";
 import type { GenerateEvent, GenerateRequest } from "../session/generate.ts";
 import type { Checkpoint } from "../template/conversation.ts";
 import type { Tokenizer } from "../tokenizer/tokenizer.ts";
@@ -16,8 +15,16 @@ export interface AnswerSource {
     request: GenerateRequest,
     options?: { signal?: AbortSignal; onProgress?: ProgressListener },
   ): AsyncIterable<GenerateEvent>;
-  /** May wait for the running answer. */
-  stats(): Promise<EngineStats>;
+}
+
+/** One number for `/metrics`. */
+export interface Gauge {
+  /** `memory_bytes`: `ds4_` goes before it. */
+  name: string;
+  help: string;
+  /** `region="kv"`, or nothing. */
+  labels: string;
+  value: number;
 }
 
 /** A loaded model as the server shows it. */
@@ -36,4 +43,6 @@ export interface ServedModel {
   /** Size of the file. */
   fileBytes?: number;
   source: AnswerSource;
+  /** The source's own numbers; may wait for the running answer. */
+  readGauges?(): Promise<Gauge[]>;
 }

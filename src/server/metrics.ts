@@ -1,8 +1,8 @@
 // Counters and histograms in Prometheus' text format. Only what happened here; gauges come from their owners at the time
 // of reading.
 import { CancelledError } from "../core/errors.ts";
-import type { EngineStats } from "../session/engine-protocol.ts";
 import type { AnswerUsage } from "./answer-events.ts";
+import type { Gauge } from "./answer-source.ts";
 
 const TTFT_BUCKETS_S = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600];
 const TOKEN_BUCKETS_S = [0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.2, 0.5, 1, 5];
@@ -22,7 +22,8 @@ export interface MetricGauges {
   running: number;
   queued: number;
   isReady: boolean;
-  stats: EngineStats | undefined;
+  /** The source's own. */
+  source: readonly Gauge[];
 }
 
 /** The server's counters. */
@@ -103,15 +104,11 @@ export class ServerMetrics {
       ...this.#ttft.render("ds4_time_to_first_token_seconds", "Request to first token, queue included"),
     );
     out.push(...this.#interToken.render("ds4_inter_token_seconds", "Time between two tokens of an answer"));
-    const { stats } = gauges;
-    if (stats !== undefined) {
-      family("memory_bytes", "gauge", "Memory held by the backend", [
-        ['region="weights"', stats.weightBytes],
-        ['region="kv"', stats.kvBytes],
-        ['region="scratch"', stats.scratchBytes],
-      ]);
-      gauge("context_tokens", "Context allocated", stats.ctxTokens);
-      gauge("session_tokens", "Tokens held in KV state", stats.sessionTokens);
+    const names = new Set(gauges.source.map(({ name }) => name));
+    for (const name of names) {
+      const samples = gauges.source.filter((sample) => sample.name === name);
+      const values = samples.map(({ labels, value }): [string, number] => [labels, value]);
+      family(name, "gauge", samples[0].help, values);
     }
     return `${out.join("\n")}\n`;
   }

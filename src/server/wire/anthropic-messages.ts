@@ -66,14 +66,17 @@ class MessageShapes {
   async *frames(events: AsyncIterable<AnswerEvent>, start: AnswerStart): AsyncGenerator<string, void> {
     const event = (type: string, fields: object) => namedEvent(type, { type, ...fields });
     const usage = usageOf({ promptTokens: start.promptTokens, reusedTokens: 0, completionTokens: 0 });
-    yield event("message_start", { message: { ...this.#head(start), content: [], stop_reason: null, usage } });
+    yield event("message_start", {
+      message: { ...this.#head(start), content: [], stop_reason: null, usage },
+    });
     let index = -1;
     let open: BlockKind | undefined;
     let thinking = "";
     const delta = (fields: object) => event("content_block_delta", { index, delta: fields });
     const close = (): string => {
       if (open === undefined) return "";
-      const signature = open === "thinking" ? delta({ type: "signature_delta", signature: this.#sign(thinking) }) : "";
+      const signature =
+        open === "thinking" ? delta({ type: "signature_delta", signature: this.#sign(thinking) }) : "";
       open = undefined;
       thinking = "";
       return signature + event("content_block_stop", { index });
@@ -132,7 +135,12 @@ function toolId(id: string): string {
 }
 
 function stopOf({ finish, stopString }: { finish: AnswerFinish; stopString?: string }): object {
-  const reasons = { stop: "end_turn", "stop-string": "stop_sequence", length: "max_tokens", "tool-calls": "tool_use" };
+  const reasons = {
+    stop: "end_turn",
+    "stop-string": "stop_sequence",
+    length: "max_tokens",
+    "tool-calls": "tool_use",
+  };
   return { stop_reason: reasons[finish], stop_sequence: stopString ?? null };
 }
 

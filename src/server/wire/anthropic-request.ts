@@ -1,11 +1,24 @@
 // Anthropic's messages request to the internal one: blocks to messages, its thinking settings, its tools.
 import { z } from "zod";
-import type { ContentPart, Message, Thinking, ToolCall, ToolDefinition } from "../../template/conversation.ts";
+import type {
+  ContentPart,
+  Message,
+  Thinking,
+  ToolCall,
+  ToolDefinition,
+} from "../../template/conversation.ts";
 import { ApiError, notSupported } from "../api-error.ts";
 import type { ConversationRequest } from "../conversation-request.ts";
 import { MAX_MESSAGES, MAX_TOOLS } from "../limits.ts";
 import { assistantMessage } from "./openai-chat.ts";
-import { effortField, effortOf, maxTokensField, samplingFields, samplingOf, toolDefinition } from "./request-fields.ts";
+import {
+  effortField,
+  effortOf,
+  maxTokensField,
+  samplingFields,
+  samplingOf,
+  toolDefinition,
+} from "./request-fields.ts";
 import { thinkingOfSignature } from "./thinking-signature.ts";
 
 const blockSchema = z.looseObject({
@@ -17,7 +30,9 @@ const blockSchema = z.looseObject({
   name: z.string().nullish(),
   input: z.looseObject({}).nullish(),
   tool_use_id: z.string().nullish(),
-  content: z.union([z.string(), z.array(z.looseObject({ type: z.string(), text: z.string().nullish() }))]).nullish(),
+  content: z
+    .union([z.string(), z.array(z.looseObject({ type: z.string(), text: z.string().nullish() }))])
+    .nullish(),
 });
 const contentSchema = z.union([z.string(), z.array(blockSchema)]);
 
@@ -55,9 +70,7 @@ export const messagesRequestSchema = z.looseObject({
       display: z.string().nullish(),
     })
     .nullish(),
-  output_config: z
-    .looseObject({ effort: effortField, format: z.looseObject({}).nullish() })
-    .nullish(),
+  output_config: z.looseObject({ effort: effortField, format: z.looseObject({}).nullish() }).nullish(),
 });
 
 /** A checked body. */
@@ -147,7 +160,8 @@ function assistantOf(blocks: readonly Block[], path: string, isLast: boolean): M
       }
       const args = (block.input ?? {}) as ToolCall["arguments"];
       calls.push({ id: block.id ?? undefined, name: block.name, arguments: args });
-    } else if (block.type !== "redacted_thinking") throw unsupportedBlock(`${path}.content[${at}]`, block.type);
+    } else if (block.type !== "redacted_thinking")
+      throw unsupportedBlock(`${path}.content[${at}]`, block.type);
   });
   return assistantMessage(content, reasoning, calls, isLast ? path : undefined);
 }

@@ -57,7 +57,8 @@ export function completionJob(body: unknown, tokenizer: Tokenizer): WireJob {
 
 function promptOf(prompt: CompletionBody["prompt"], tokenizer: Tokenizer): string | number[] {
   if (typeof prompt === "string") return prompt;
-  const refuse = (message: string) => new ApiError("invalid-request", `prompt: ${message}`, { param: "prompt" });
+  const refuse = (message: string) =>
+    new ApiError("invalid-request", `prompt: ${message}`, { param: "prompt" });
   if (prompt.length === 0) throw refuse("expected a text or token ids, got an empty array");
   if (typeof prompt[0] === "string") {
     if (prompt.length > 1) throw refuse("one prompt at a time is supported, got several");
