@@ -3,6 +3,7 @@
 //   .next(): Uint8Array | null   the next span's bytes, valid until the following call or close()
 //   .direct, .stagingBytes       whether O_DIRECT is in use; bytes of all buffers
 //   .close()                     waits for reads under way and frees everything; views become empty
+// cachedFileBytes(descriptor): bytes of the file in the page cache
 // A failed read throws an Error with `file`, `offsetBytes`, `expectedBytes`, `foundBytes` and `reason` ("" when the
 // file ended early).
 #include <cstring>
@@ -10,6 +11,7 @@
 
 #include "addon/arguments.h"
 #include "addon/register.h"
+#include "residency/cached_bytes.h"
 #include "residency/span_reader.h"
 
 namespace ds4 {
@@ -135,7 +137,17 @@ class SpanReaderObject : public Napi::ObjectWrap<SpanReaderObject> {
   Napi::Reference<Napi::ArrayBuffer> buffer_;
 };
 
-void registerSpans(Napi::Env env, Napi::Object exports) { exports.Set("SpanReader", SpanReaderObject::define(env)); }
+Napi::Value cachedFileBytes(const Napi::CallbackInfo& info) {
+  const auto descriptor = static_cast<int>(wholeNumber(info, 0, "descriptor", 0, 1 << 30));
+  const int64_t bytes = cachedBytes(descriptor);
+  if (bytes < 0) throw Napi::Error::New(info.Env(), std::strerror(static_cast<int>(-bytes)));
+  return Napi::Number::New(info.Env(), static_cast<double>(bytes));
+}
+
+void registerSpans(Napi::Env env, Napi::Object exports) {
+  exports.Set("SpanReader", SpanReaderObject::define(env));
+  exports.Set("cachedFileBytes", Napi::Function::New(env, cachedFileBytes, "cachedFileBytes"));
+}
 
 Registration registration(&registerSpans);
 

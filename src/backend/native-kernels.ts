@@ -85,6 +85,8 @@ export interface NativeKernels {
     spans: Float64Array,
     options: SpanReaderOptions,
   ) => SpanReader;
+  /** Bytes of an open file in the page cache; Linux tells owners of the file only. Throws an Error. */
+  cachedFileBytes(descriptor: number): number;
   /** "generic", "avx2", "avx512" or "neon". Throws when DS4_CPU_ISA names a level that is missing. */
   kernelLevelName(): string;
 
@@ -304,8 +306,8 @@ export interface NativeKernels {
 
 /** The addon seen as kernels. Throws `native` when it lacks them (an addon of another version). */
 export function nativeKernels(addon: NativeAddon): NativeKernels {
-  if (typeof addon.multiply !== "function" || typeof addon.WeightArena !== "function") {
-    throw new Ds4Error("native", "the native addon has no CPU kernels; run: npm run build:native");
+  if (typeof addon.multiply !== "function" || typeof addon.SpanReader !== "function") {
+    throw new Ds4Error("native", "the native addon is of another version; run: npm run build:native");
   }
   return addon as unknown as NativeKernels;
 }
