@@ -1,7 +1,8 @@
 // How fast and in how much memory a file is loaded: seconds and GiB/s beside a plain O_DIRECT read of the same file in
 // the same run, peak memory against the plan, page cache left behind, and growth while the context is filled.
 // Usage: node scripts/measure-load.ts -m FILE [--ctx 1024] [--threads N] [--no-read] [--no-fill] [--json]
-// Linux; the plain read is done by dd. Each load runs in a process of its own.
+// Linux; the plain read is done by dd. The load runs in a process of its own, after one that touches as much memory:
+// in a virtual machine whose host backs memory on demand, that alone may take longer than reading.
 import { execFileSync, spawnSync } from "node:child_process";
 import { closeSync, existsSync, openSync, readFileSync } from "node:fs";
 import { availableParallelism } from "node:os";
@@ -43,6 +44,7 @@ const { values } = parseArgs({
     "no-fill": { type: "boolean", default: false },
     json: { type: "boolean", default: false },
     child: { type: "boolean", default: false },
+    touch: { type: "string" },
   },
 });
 const path = values.model ?? "models/nano-q2-q4.gguf";
@@ -109,6 +111,20 @@ function plainReadSeconds(parts: readonly string[]): number {
   return (performance.now() - started) / 1000;
 }
 
+/** Seconds that writing to every page of fresh memory takes, in a process of its own. */
+function touchSeconds(bytes: number): number {
+  const args = [import.meta.filename, "--touch", String(bytes)];
+  return Number(execFileSync(process.execPath, args, { encoding: "utf8" }));
+}
+
+function touch(bytes: number): number {
+  const started = performance.now();
+  const held: Uint8Array[] = [];
+  for (let done = 0; done < bytes; done += GIB)
+    held.push(new Uint8Array(Math.min(GIB, bytes - done)).fill(1));
+  return (performance.now() - started) / 1000;
+}
+
 /** The kernel's own peak of this process's control group, page cache included; null where it is not kept. */
 function cgroupPeakBytes(): number | null {
   const groups = readFileSync("/proc/self/cgroup", "utf8");
@@ -128,6 +144,7 @@ function compare(): void {
   file.close();
   const before = cachedBytes(parts);
   const readBefore = values["no-read"] ? Number.NaN : plainReadSeconds(parts);
+  const firstTouch = touchSeconds(sizeBytes);
   const args = [import.meta.filename, ...process.argv.slice(2), "--child"];
   const report: LoadReport = JSON.parse(execFileSync(process.execPath, args, { encoding: "utf8" }));
   // A second read, since disks in the cloud change their speed: the share is of the mean of both.
@@ -149,6 +166,7 @@ function compare(): void {
   const rows = [
     ["file", formatBytes(sizeBytes), `${parts.length} part${parts.length === 1 ? "" : "s"}`],
     ["plain read", formatSeconds(readSeconds), rate(readSeconds)],
+    ["touching as much memory", formatSeconds(firstTouch), rate(firstTouch)],
     ["load", formatSeconds(report.loadSeconds), rate(report.loadSeconds)],
     ["share of the plain read", share(readSeconds, report.loadSeconds), ""],
     ["process before the load", formatBytes(report.beforeBytes), ""],
@@ -178,5 +196,6 @@ function compare(): void {
   console.log(formatTable(["what", "amount", ""], rows));
 }
 
-if (values.child) console.log(JSON.stringify(measure()));
+if (values.touch !== undefined) console.log(touch(Number(values.touch)));
+else if (values.child) console.log(JSON.stringify(measure()));
 else compare();

@@ -81,7 +81,10 @@ Napi::Value WeightArenaObject::address(const Napi::CallbackInfo& info) {
 }
 
 // Now, not when the matrices made from it are collected: a model may be many gigabytes. They notice.
-void WeightArenaObject::close(const Napi::CallbackInfo&) {
+void WeightArenaObject::close(const Napi::CallbackInfo& info) {
+  if (arena_ != nullptr && arena_->writers > 0) {
+    throw Napi::Error::New(info.Env(), "the WeightArena is being filled: close its SpanReader first");
+  }
   if (arena_ != nullptr) arena_->release();
   arena_.reset();
 }
@@ -116,6 +119,11 @@ const PackedMatrix& WeightMatrixObject::unwrap(Napi::Env env, const Napi::Value&
   auto* object = unwrapTagged<WeightMatrixObject>(env, value, kMatrixTag, "WeightMatrix");
   object->checkOpen(env);
   return object->matrix_;
+}
+
+std::shared_ptr<Arena> WeightMatrixObject::arenaOf(Napi::Env env, const Napi::Value& value) {
+  unwrap(env, value);
+  return Unwrap(value.As<Napi::Object>())->arena_;
 }
 
 void WeightMatrixObject::checkOpen(Napi::Env env) const {

@@ -21,6 +21,8 @@ class Arena {
   /// nullptr once released.
   uint8_t* data() const { return data_; }
   size_t bytes() const { return bytes_; }
+  /// While above 0, other threads write into it and it must not be released. For the JavaScript thread.
+  int writers = 0;
 
  private:
   uint8_t* data_;
@@ -49,6 +51,8 @@ class WeightMatrixObject : public Napi::ObjectWrap<WeightMatrixObject> {
   explicit WeightMatrixObject(const Napi::CallbackInfo& info);
   /// The matrix behind `value`, or a TypeError. Valid while the JavaScript object lives.
   static const PackedMatrix& unwrap(Napi::Env env, const Napi::Value& value);
+  /// The arena that it lies in.
+  static std::shared_ptr<Arena> arenaOf(Napi::Env env, const Napi::Value& value);
 
  private:
   void checkOpen(Napi::Env env) const;

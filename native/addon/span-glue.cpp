@@ -1,5 +1,7 @@
 // JavaScript: new SpanReader(descriptors: number[], spans: Float64Array [file, offset, bytes] per span, options)
-//   options: { bufferBytes, buffers, threads, bypassCache?, maxReadBytes?, failAtByte? }
+//   options: { bufferBytes, buffers, threads, bypassCache?, matrices?, pieces?, maxReadBytes?, failAtByte? }
+//   pieces: Float64Array [span, offset within it, matrix, slice, rowBegin, rowCount] per piece, by span ascending:
+//   rows that are packed into matrices[matrix] as their span arrives
 //   .next(): Uint8Array | null   the next span's bytes, valid until the following call or close()
 //   .direct, .stagingBytes       whether O_DIRECT is in use; bytes of all buffers
 //   .close()                     waits for reads under way and frees everything; views become empty
@@ -10,7 +12,9 @@
 #include <system_error>
 
 #include "addon/arguments.h"
+#include "addon/matrix-glue.h"
 #include "addon/register.h"
+#include "cpu/packed_layout.h"
 #include "residency/cached_bytes.h"
 #include "residency/span_reader.h"
 
@@ -57,6 +61,68 @@ std::vector<ReadSpan> spansOf(const Napi::CallbackInfo& info, size_t files, doub
   return spans;
 }
 
+/// Rows within a span and where they go.
+struct Piece {
+  size_t span, offset;
+  PackedMatrix matrix;
+  int64_t slice, rowBegin, rowCount;
+};
+
+struct PackingJob {
+  std::vector<Piece> pieces;       // by span ascending
+  std::vector<size_t> firstPiece;  // of each span, and the end
+
+  void run(size_t span, const uint8_t* bytes) const {
+    for (size_t i = firstPiece[span]; i < firstPiece[span + 1]; i++) {
+      const Piece& piece = pieces[i];
+      const PackedMatrix& matrix = piece.matrix;
+      uint8_t* target = const_cast<uint8_t*>(matrix.data) + piece.slice * matrix.sliceBytes;
+      packRows(matrix.type, matrix.cols, piece.rowBegin, piece.rowCount, bytes + piece.offset, target);
+    }
+  }
+};
+
+std::vector<std::shared_ptr<Arena>> arenasOf(Napi::Env env, const Napi::Array& matrices) {
+  std::vector<std::shared_ptr<Arena>> arenas;
+  for (uint32_t i = 0; i < matrices.Length(); i++) arenas.push_back(WeightMatrixObject::arenaOf(env, matrices[i]));
+  return arenas;
+}
+
+/// Checks that every piece lies within its span and its matrix.
+std::shared_ptr<PackingJob> packingOf(const Napi::Object& options, const std::vector<ReadSpan>& spans) {
+  const Napi::Env env = options.Env();
+  const auto matrices = options.Get("matrices").As<Napi::Array>();
+  const Napi::Value list = options.Get("pieces");
+  if (!list.IsTypedArray() || list.As<Napi::TypedArray>().TypedArrayType() != napi_float64_array) {
+    throw Napi::TypeError::New(env, "pieces: expected a Float64Array");
+  }
+  const auto numbers = list.As<Napi::Float64Array>();
+  auto job = std::make_shared<PackingJob>();
+  const auto whole = [&](size_t at, double min, double max) {
+    const double value = numbers[at];
+    if (value >= min && value <= max && value == std::floor(value)) return static_cast<int64_t>(value);
+    throw Napi::RangeError::New(env, "pieces: number " + std::to_string(at) + " is out of range");
+  };
+  for (size_t i = 0; i + 6 <= numbers.ElementLength(); i += 6) {
+    const size_t least = job->pieces.empty() ? 0 : job->pieces.back().span;
+    const auto span = static_cast<size_t>(whole(i, static_cast<double>(least), static_cast<double>(spans.size()) - 1));
+    const auto index = static_cast<uint32_t>(whole(i + 2, 0, static_cast<double>(matrices.Length()) - 1));
+    const PackedMatrix& matrix = WeightMatrixObject::unwrap(env, matrices[index]);
+    const int64_t slice = whole(i + 3, 0, static_cast<double>(matrix.slices - 1));
+    const int64_t begin = whole(i + 4, 0, static_cast<double>(matrix.rows - 1));
+    const int64_t count = whole(i + 5, 1, static_cast<double>(matrix.rows - begin));
+    const double bytes = static_cast<double>(fileRowBytes(matrix.type, matrix.cols)) * static_cast<double>(count);
+    const auto offset = static_cast<size_t>(whole(i + 1, 0, static_cast<double>(spans[span].bytes) - bytes));
+    if (begin % kPanelRows != 0 || (count % kPanelRows != 0 && begin + count != matrix.rows)) {
+      throw Napi::RangeError::New(env, "pieces: expected rows in multiples of 16, or up to the last row");
+    }
+    while (job->firstPiece.size() <= span) job->firstPiece.push_back(job->pieces.size());
+    job->pieces.push_back({span, offset, matrix, slice, begin, count});
+  }
+  while (job->firstPiece.size() <= spans.size()) job->firstPiece.push_back(job->pieces.size());
+  return job;
+}
+
 class SpanReaderObject : public Napi::ObjectWrap<SpanReaderObject> {
  public:
   static Napi::Function define(Napi::Env env) {
@@ -80,9 +146,13 @@ class SpanReaderObject : public Napi::ObjectWrap<SpanReaderObject> {
     options.bypassCache = bypass.IsUndefined() || bypass.ToBoolean();
     options.maxReadBytes = static_cast<int64_t>(option(given, "maxReadBytes", 1 << 30, 1, 1 << 30));
     options.failAtByte = static_cast<int64_t>(option(given, "failAtByte", -1, -1, kMaxOffset));
-    const double bufferBytes = static_cast<double>(options.bufferBytes);
+    const auto spans = spansOf(info, descriptors.size(), static_cast<double>(options.bufferBytes));
+    if (given.Get("matrices").IsArray()) {
+      arenas_ = arenasOf(env, given.Get("matrices").As<Napi::Array>());
+      options.repack = [job = packingOf(given, spans)](size_t span, const uint8_t* bytes) { job->run(span, bytes); };
+    }
     try {
-      reader_ = std::make_unique<SpanReader>(descriptors, spansOf(info, descriptors.size(), bufferBytes), options);
+      reader_ = std::make_unique<SpanReader>(descriptors, spans, options);
     } catch (const std::bad_alloc&) {
       const size_t bytes = SpanReader::stagingBytes(options.bufferBytes, options.buffers);
       throw Napi::Error::New(env, "the operating system refused " + std::to_string(bytes) + " bytes for reading");
@@ -92,7 +162,10 @@ class SpanReaderObject : public Napi::ObjectWrap<SpanReaderObject> {
     auto* kept = new std::shared_ptr<Staging>(reader_->staging());
     const auto drop = [](Napi::BasicEnv, void*, std::shared_ptr<Staging>* staging) { delete staging; };
     buffer_ = Napi::Persistent(Napi::ArrayBuffer::New(env, (*kept)->data(), (*kept)->bytes(), drop, kept));
+    for (const auto& arena : arenas_) arena->writers++;
   }
+
+  ~SpanReaderObject() override { stop(); }
 
  private:
   Napi::Value next(const Napi::CallbackInfo& info) {
@@ -127,12 +200,20 @@ class SpanReaderObject : public Napi::ObjectWrap<SpanReaderObject> {
   void close(const Napi::CallbackInfo&) {
     if (reader_ == nullptr) return;
     const std::shared_ptr<Staging> staging = reader_->staging();
-    reader_.reset();
+    stop();
     buffer_.Value().Detach();
     buffer_.Reset();
     staging->release();
   }
 
+  void stop() {
+    if (reader_ == nullptr) return;
+    reader_.reset();
+    for (const auto& arena : arenas_) arena->writers--;
+    arenas_.clear();
+  }
+
+  std::vector<std::shared_ptr<Arena>> arenas_;  // of the matrices; outlive the reader's threads
   std::unique_ptr<SpanReader> reader_;
   Napi::Reference<Napi::ArrayBuffer> buffer_;
 };

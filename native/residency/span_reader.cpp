@@ -83,6 +83,7 @@ struct SpanReader::State {
       have = from + count;
     }
     file.drop(begin, end - begin);
+    if (options.repack) options.repack(index, target + (span.offset - begin));
     return true;
   }
 

@@ -1,11 +1,13 @@
-// Reads byte spans of files in order, ahead of a consumer: I/O threads fill a ring of buffers while the consumer
-// repacks the oldest one. Large files go past the page cache (O_DIRECT, else read and dropped), so that loading
-// weights does not push everything else out of memory.
+// Reads byte spans of files in order, ahead of a consumer, through a ring of buffers. Every thread reads a span and
+// repacks it itself before it takes the next: while some wait for the disk others compute, and no one waits for a
+// whole team. Large files go past the page cache (O_DIRECT, else read and dropped), so that loading weights does not
+// push everything else out of memory.
 //
-// Bytes moved: each span once, plus up to two pages at its ends. Measured by `npm run bench:load`.
+// Bytes moved: each span once, plus up to two pages at its ends. `npm run bench:load` shows the share of a plain read.
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -30,11 +32,12 @@ struct ReadFailure {
 
 struct SpanReaderOptions {
   size_t bufferBytes = 0;  // of one buffer: the longest span
-  int buffers = 2;         // ring size; all but the consumer's one are being filled
+  int buffers = 2;         // ring size; one may be the consumer's
   int threads = 1;
-  bool bypassCache = true;      // false: plain reads, the pages stay cached
+  bool bypassCache = true;  // false: plain reads, the pages stay cached
+  std::function<void(size_t index, const uint8_t* bytes)> repack;  // on the reading thread; must not throw
   int64_t maxReadBytes = 1 << 30;  // of one system call; tests make short reads with it
-  int64_t failAtByte = -1;      // tests: the span that holds this byte of all spans together fails with EIO
+  int64_t failAtByte = -1;  // tests: the span that holds this byte of all spans together fails with EIO
 };
 
 /// Memory of the buffers; outlives the reader while JavaScript looks at it.

@@ -38,9 +38,13 @@ export interface Workspace {
 export interface SpanReaderOptions {
   /** Of one buffer: the longest span. */
   bufferBytes: number;
-  /** 2 to 64: one is the caller's, the others are being filled. */
+  /** 2 to 64. */
   buffers: number;
   threads: number;
+  /** Pack pieces of the spans as they arrive, on the reading threads; their arena cannot be closed meanwhile. */
+  matrices?: readonly WeightMatrix[];
+  /** Span, offset within it, matrix, slice, rowBegin and rowCount of each piece, by span ascending. */
+  pieces?: Float64Array;
   /** Default true: reads do not fill the page cache. */
   bypassCache?: boolean;
   /** For tests: most bytes of one system call. */

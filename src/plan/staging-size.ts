@@ -3,10 +3,10 @@ import { rowBytes } from "../blocks/ggml-types.ts";
 import { alignUp, KIB, MIB } from "../core/units.ts";
 import { PANEL_ROWS, type WeightPlan } from "./weight-layout.ts";
 
-/** Bytes of one read, unless a single panel is larger. Larger reads are no faster on the disks tried. */
-const READ_BYTES = 8 * MIB;
-/** Buffers: one is being repacked while the others are being read. */
-export const STAGING_BUFFERS = 4;
+/** Bytes of one read, unless a single panel is larger: far above what a disk needs to be at full speed. */
+const READ_BYTES = 4 * MIB;
+/** Buffers, each with a thread that reads into it and repacks from it: the disk is busy while others compute. */
+export const STAGING_BUFFERS = 8;
 /** Reads begin and end on pages (at most 64 KiB large), spans do not (native/residency/span_reader.cpp). */
 const PAGE_SLACK_BYTES = 64 * KIB;
 

@@ -3,25 +3,16 @@
 
 import type { NativeKernels, WeightArena, WeightMatrix, Workspace } from "../backend/native-kernels.ts";
 import { ggmlType } from "../blocks/ggml-types.ts";
-import { CancelledError, Ds4Error, MemoryError } from "../core/errors.ts";
-import type { ProgressListener } from "../core/progress.ts";
+import { Ds4Error, MemoryError } from "../core/errors.ts";
 import { formatBytes } from "../core/units.ts";
 import type { GgufFile, TensorInfo } from "../gguf/gguf-file.ts";
 import type { BoundModel } from "../model/weights.ts";
-import { longestReadBytes } from "../plan/staging-size.ts";
 import { type PlacedMatrix, planWeights, type WeightPlan } from "../plan/weight-layout.ts";
-import { planReads } from "./read-order.ts";
+import { type FillOptions, fillMatrices } from "./fill-matrices.ts";
 import { readIndexes, readVector } from "./small-tensors.ts";
-import { openWeightBytes, type ReadFaults } from "./weight-bytes.ts";
 
 /** Options of `loadWeights`. */
-export interface LoadOptions {
-  onProgress?: ProgressListener;
-  /** Checked between pieces of the size of a read. */
-  signal?: { readonly aborted: boolean };
-  /** For tests. */
-  faults?: ReadFaults;
-}
+export type LoadOptions = FillOptions;
 
 /** A model's weights in memory. Every getter throws when asked for a tensor that is not part of the model. */
 export interface ResidentWeights {
@@ -52,11 +43,10 @@ export function loadWeights(
   try {
     const indexes = new Map(plan.indexes.map((tensor) => [tensor.name, readIndexes(file, tensor, model)]));
     const vectors = new Map(plan.vectors.map((tensor) => [tensor.name, readVector(file, tensor)]));
-    const matrices = new Map(
-      plan.matrices.map((placed) => [placed.tensor.name, place(kernels, arena, placed)]),
-    );
-    fillArena(kernels, workspace, file, plan, matrices, options);
-    return new Resident(plan, arena, matrices, vectors, indexes);
+    const matrices = plan.matrices.map((placed) => place(kernels, arena, placed));
+    fillMatrices({ kernels, workspace, file, plan, matrices }, options);
+    const byName = new Map(plan.matrices.map(({ tensor }, index) => [tensor.name, matrices[index]]));
+    return new Resident(plan, arena, byName, vectors, indexes);
   } catch (error) {
     arena.close();
     throw error;
@@ -112,38 +102,6 @@ class Resident implements ResidentWeights {
 function found<Value>(value: Value | undefined, tensor: TensorInfo): Value {
   if (value === undefined) throw new Ds4Error("session", `the weights of "${tensor.name}" are not loaded`);
   return value;
-}
-
-/** Packs every matrix into its place while the following ones are being read. */
-function fillArena(
-  kernels: NativeKernels,
-  workspace: Workspace,
-  file: GgufFile,
-  plan: WeightPlan,
-  matrices: ReadonlyMap<string, WeightMatrix>,
-  options: LoadOptions,
-): void {
-  const { signal, onProgress, faults } = options;
-  const longestBytes = longestReadBytes(plan);
-  const reads = planReads(plan, longestBytes);
-  const total = plan.matrices.reduce((sum, { tensor }) => sum + tensor.bytes, 0);
-  const bytes = openWeightBytes(kernels, file, reads, longestBytes, faults);
-  let done = 0;
-  try {
-    for (const read of reads) {
-      for (const piece of read.pieces) {
-        if (signal?.aborted) throw new CancelledError("loading was cancelled");
-        const { slice, rowBegin, rowCount } = piece;
-        const { name } = piece.placed.tensor;
-        const source = bytes.pieceBytes(read, piece);
-        found(matrices.get(name), piece.placed.tensor).packRows(workspace, slice, rowBegin, rowCount, source);
-        done += piece.bytes;
-        onProgress?.({ label: "load", done, total, unit: "bytes", detail: name });
-      }
-    }
-  } finally {
-    bytes.close();
-  }
 }
 
 function allocate(kernels: NativeKernels, file: GgufFile, bytes: number): WeightArena {

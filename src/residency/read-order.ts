@@ -51,7 +51,10 @@ export function planReads(plan: WeightPlan, longestBytes: number): Read[] {
 function* piecesOf(placed: PlacedMatrix, longestBytes: number): Generator<Piece> {
   const { tensor, slices, rows, cols } = placed;
   const bytesPerRow = rowBytes(tensor.type, cols);
-  const rowsPerPiece = Math.floor(longestBytes / (PANEL_ROWS * bytesPerRow)) * PANEL_ROWS;
+  const panels = Math.ceil(rows / PANEL_ROWS);
+  const panelsThatFit = Math.floor(longestBytes / (PANEL_ROWS * bytesPerRow));
+  // As few pieces as possible, of equal length: no short reads between long ones.
+  const rowsPerPiece = Math.ceil(panels / Math.ceil(panels / panelsThatFit)) * PANEL_ROWS;
   for (let slice = 0; slice < slices; slice++) {
     for (let rowBegin = 0; rowBegin < rows; rowBegin += rowsPerPiece) {
       const rowCount = Math.min(rowsPerPiece, rows - rowBegin);

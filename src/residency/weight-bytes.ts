@@ -66,20 +66,7 @@ class ReadAheadBytes implements WeightBytes {
     faults: ReadFaults,
   ) {
     this.#file = file;
-    const spans = Float64Array.from(reads.flatMap((read) => [read.fileIndex, read.offsetBytes, read.bytes]));
-    try {
-      this.#reader = new kernels.SpanReader(descriptors, spans, {
-        bufferBytes: longestBytes,
-        buffers: STAGING_BUFFERS,
-        threads: STAGING_BUFFERS - 1,
-        bypassCache: file.sizeBytes >= CACHED_FILE_BYTES,
-        ...faults,
-      });
-    } catch (error) {
-      const reason = error instanceof Error ? error.message : String(error);
-      const bytes = STAGING_BUFFERS * longestBytes;
-      throw new MemoryError(`${file.name}: cannot begin to read the weights: ${reason}`, bytes, Number.NaN);
-    }
+    this.#reader = openSpanReader(kernels, file, descriptors, reads, longestBytes, faults);
   }
 
   pieceBytes(read: Read, piece: Piece): Uint8Array {
@@ -96,14 +83,43 @@ class ReadAheadBytes implements WeightBytes {
   }
 
   #next(): Uint8Array {
-    let bytes: Uint8Array | null;
-    try {
-      bytes = this.#reader.next();
-    } catch (error) {
-      throw isReadFailure(error) ? readError(this.#file, error) : error;
-    }
+    const bytes = nextSpan(this.#file, this.#reader);
     if (bytes === null) throw new Ds4Error("session", "more weights were asked for than were planned");
     return bytes;
+  }
+}
+
+/** Begins to read ahead. Throws `memory` when there is no memory or thread for it. */
+export function openSpanReader(
+  kernels: NativeKernels,
+  file: GgufFile,
+  descriptors: readonly number[],
+  reads: readonly Read[],
+  longestBytes: number,
+  options: Partial<SpanReaderOptions> = {},
+): SpanReader {
+  const spans = Float64Array.from(reads.flatMap((read) => [read.fileIndex, read.offsetBytes, read.bytes]));
+  try {
+    return new kernels.SpanReader(descriptors, spans, {
+      bufferBytes: longestBytes,
+      buffers: STAGING_BUFFERS,
+      threads: STAGING_BUFFERS,
+      bypassCache: file.sizeBytes >= CACHED_FILE_BYTES,
+      ...options,
+    });
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : String(error);
+    const bytes = STAGING_BUFFERS * longestBytes;
+    throw new MemoryError(`${file.name}: cannot begin to read the weights: ${reason}`, bytes, Number.NaN);
+  }
+}
+
+/** The next span of `reader`, null after the last. Throws `io`, naming the part and what was found. */
+export function nextSpan(file: GgufFile, reader: SpanReader): Uint8Array | null {
+  try {
+    return reader.next();
+  } catch (error) {
+    throw isReadFailure(error) ? readError(file, error) : error;
   }
 }
 
