@@ -26,6 +26,7 @@ SourceFile::SourceFile(int descriptor, bool bypassCache) : bypassCache_(bypassCa
 }
 
 SourceFile::~SourceFile() {
+  drop(0, 0);  // all: what `drop` left because it lay in large pages over the ends of a range, and the header
   if (uncached_ >= 0) close(uncached_);
   close(cached_);
 }

@@ -17,7 +17,7 @@ class SourceFile {
   /// Reads up to `bytes` at `offset`, both multiples of the page size as `target` is. Returns the count, 0 at the
   /// end of the file, or a negative errno. Falls back to cached reads for good when the file system refuses.
   int64_t read(uint8_t* target, size_t bytes, int64_t offset);
-  /// Drops the range's clean pages from the page cache, unless the file may stay cached.
+  /// Drops the range's clean pages (0 bytes: up to the end) from the page cache, unless the file may stay cached.
   void drop(int64_t offset, int64_t bytes) const;
   bool direct() const { return direct_.load(std::memory_order_relaxed); }
 
