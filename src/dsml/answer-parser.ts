@@ -7,7 +7,7 @@ import { CodeTracker } from "./code-tracker.ts";
 import { EventList } from "./event-list.ts";
 import type { AnswerEnd, AnswerParserOptions, MarkRange, ParseEvent } from "./events.ts";
 import { isSpace, nextOpening, skipSpace } from "./tags.ts";
-import { originsOf, TextWindow } from "./text-window.ts";
+import { originsOf, sampledText, TextWindow } from "./text-window.ts";
 import { type ToolSchema, toolTable } from "./tool-table.ts";
 import { Trial, type TrialPlace } from "./trial.ts";
 
@@ -189,7 +189,7 @@ class StreamingAnswerParser implements AnswerParser {
       if (!closesThinking && !this.#isBlank && !window.isSpecial(open, end)) continue;
       if (left.startsWith(tag)) {
         if (closesThinking) this.#show(window.take(open));
-        this.#events.markup(window.take(open + tag.length));
+        this.#events.markup(window.takeSlice(open + tag.length));
         this.#channel = opens ? "reasoning" : "content";
         this.#isBlank = true;
         this.#blankAfter = "think";
@@ -206,7 +206,7 @@ class StreamingAnswerParser implements AnswerParser {
     const inThinking = this.#channel === "reasoning";
     if (start.kind === "stray-closer") {
       const isLeftOver = !inThinking && this.#isBlank && this.#blankAfter === "block";
-      if (isLeftOver) this.#events.markup(window.take(start.tag.end));
+      if (isLeftOver) this.#events.markup(window.takeSlice(start.tag.end));
       return isLeftOver;
     }
     if (inThinking) return start.exact && this.#beginTrial("thinking");
@@ -238,16 +238,17 @@ class StreamingAnswerParser implements AnswerParser {
 
   /** Puts out what was held back because a tag might have followed. */
   #finishText(end: AnswerEnd): void {
-    const rest = this.#window.take();
+    const slice = this.#window.takeSlice();
+    const rest = slice.text;
     if (rest === "") return;
     const at = skipSpace(rest, 0);
     const inContent = this.#channel === "content";
     const isLeftOver = this.#isBlank && this.#blankAfter === "block" && rest.startsWith("</", at);
     const isSeparator = this.#isBlank && this.#blankAfter !== "start" && at === rest.length;
-    if (inContent && (isLeftOver || isSeparator)) this.#events.markup(rest);
+    if (inContent && (isLeftOver || isSeparator)) this.#events.markup(slice);
     else if (inContent && BEGUN_TAG.test(rest.slice(at)) && !this.#code.inCode(rest.slice(0, at))) {
       const reason = end === "stop" ? "unclosed" : "truncated";
-      this.#events.add({ type: "malformedCall", index: undefined, reason, rawText: rest });
+      this.#events.add({ type: "malformedCall", index: undefined, reason, ...sampledText(slice) });
     } else this.#show(rest);
   }
 

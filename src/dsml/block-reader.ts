@@ -1,8 +1,8 @@
 // Reads one block of calls, from its opening tag (or the first call, where the block's tag was left out) to its end.
 import { CallWriter } from "./call-writer.ts";
-import type { AnswerEnd, MalformedReason, ParseEvent } from "./events.ts";
+import type { AnswerEnd, MalformedReason, ParseEvent, SampledText } from "./events.ts";
 import { closerOf, findCloser, isExact, readTag, skipSpace, type Tag } from "./tags.ts";
-import type { TextWindow } from "./text-window.ts";
+import { sampledText, type TextSlice, type TextWindow } from "./text-window.ts";
 import type { ToolSchema } from "./tool-table.ts";
 
 /**
@@ -29,7 +29,8 @@ export class BlockReader {
   readonly #rule: DamageRule;
   readonly #block: Tag | undefined;
   #state: State = "between";
-  #raw = "";
+  /** What was consumed since the last event that carried its text. */
+  #raw: TextSlice = { text: "", origins: "" };
   #callCount = 0;
   #call: CallWriter | undefined;
   #invoke: Tag | undefined;
@@ -163,8 +164,7 @@ export class BlockReader {
   }
 
   #endCall(): ReadResult | "again" {
-    this.#call!.end(this.#raw);
-    this.#raw = "";
+    this.#call!.end(this.#takeRaw());
     this.#call = undefined;
     this.#state = "between";
     return this.#block === undefined ? "done" : "again";
@@ -192,19 +192,24 @@ export class BlockReader {
       type: "malformedCall",
       index: this.#call?.index,
       reason: this.#damage!,
-      rawText: this.#raw,
+      ...this.#takeRaw(),
     });
-    this.#raw = "";
   }
 
   #emitMarkup(): void {
-    if (this.#raw !== "") this.#emit({ type: "markup", rawText: this.#raw });
-    this.#raw = "";
+    if (this.#raw.text !== "") this.#emit({ type: "markup", ...this.#takeRaw() });
+  }
+
+  #takeRaw(): SampledText {
+    const sampled = sampledText(this.#raw);
+    this.#raw = { text: "", origins: "" };
+    return sampled;
   }
 
   #consume(end?: number): string {
-    const text = this.#window.take(end);
-    this.#raw += text;
+    const { text, origins } = this.#window.takeSlice(end);
+    this.#raw.text += text;
+    this.#raw.origins += origins;
     this.consumed += text;
     return text;
   }

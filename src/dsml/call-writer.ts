@@ -1,6 +1,6 @@
 // One call being read: writes its arguments as JSON text, fragment by fragment.
 import { isPlainString, type StringFlag, valueToJson } from "./coercion.ts";
-import type { ParseEvent } from "./events.ts";
+import type { ParseEvent, SampledText } from "./events.ts";
 import type { ToolSchema } from "./tool-table.ts";
 
 /** Turns the parameters of one call into events. A call of an unknown tool is followed in silence. */
@@ -74,9 +74,9 @@ export class CallWriter {
   }
 
   /** Ends the call: it may now be executed, unless its tool is unknown. */
-  end(rawText: string): void {
+  end(sampled: SampledText): void {
     if (this.#tool === undefined || this.index === undefined) {
-      this.#emit({ type: "malformedCall", index: undefined, reason: "unknown-tool", rawText });
+      this.#emit({ type: "malformedCall", index: undefined, reason: "unknown-tool", ...sampled });
       return;
     }
     this.#write(this.#parameters.size === 0 ? "{}" : "}");
@@ -87,7 +87,7 @@ export class CallWriter {
       index: this.index,
       name: this.#tool.name,
       argumentsJson: this.#json,
-      rawText,
+      ...sampled,
       notes: this.#notes,
     });
   }

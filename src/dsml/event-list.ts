@@ -1,5 +1,6 @@
 // Events of one push, with adjacent deltas joined so that a long text of tiny steps stays one event.
 import type { ParseEvent } from "./events.ts";
+import { sampledText, type TextSlice } from "./text-window.ts";
 
 /** A growing list of events. */
 export class EventList {
@@ -26,8 +27,8 @@ export class EventList {
   }
 
   /** Appends markup. */
-  markup(rawText: string): void {
-    this.#events.push({ type: "markup", rawText });
+  markup(slice: TextSlice): void {
+    this.#events.push({ type: "markup", ...sampledText(slice) });
   }
 
   /** The events so far; the list is then empty. */

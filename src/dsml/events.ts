@@ -10,6 +10,13 @@ export type AnswerEnd = "stop" | "length" | "cancelled";
  */
 export type MarkRange = readonly [start: number, end: number];
 
+/** Text as it was sampled. */
+export interface SampledText {
+  rawText: string;
+  /** Which of its characters came from special tokens; undefined if that is not known. */
+  marks: readonly MarkRange[] | undefined;
+}
+
 /** What a parser needs to know before the first token. */
 export interface AnswerParserOptions {
   /** Whether the prompt ended inside an open `<think>`. */
@@ -45,15 +52,16 @@ export interface ToolCallArguments {
   delta: string;
 }
 
-/** A call is complete and may be executed. */
-export interface ToolCallEnd {
+/**
+ * A call is complete and may be executed. Its raw text goes from the end of what came before (blank line and block
+ * tag included) to `</invoke>`.
+ */
+export interface ToolCallEnd extends SampledText {
   type: "toolCallEnd";
   index: number;
   name: string;
   /** JSON text of the arguments object: all deltas of this call joined. */
   argumentsJson: string;
-  /** The sampled text from the end of what came before (blank line and block tag included) to `</invoke>`. */
-  rawText: string;
   /** What was coerced, repaired or recovered, one sentence each, for logs. Empty for a call by the book. */
   notes: readonly string[];
 }
@@ -70,19 +78,16 @@ export type MalformedReason =
   | "truncated"; // the answer was cut in the middle of a call
 
 /** Call markup that is no call. If a call had started, it is void: its `toolCallEnd` never comes. */
-export interface MalformedCall {
+export interface MalformedCall extends SampledText {
   type: "malformedCall";
   /** The started call that this ends, or undefined if none had started. */
   index: number | undefined;
   reason: MalformedReason;
-  /** The exact sampled text. */
-  rawText: string;
 }
 
 /** Sampled text that is neither shown nor a call: think tags, closing tags, the blank line before them. */
-export interface Markup {
+export interface Markup extends SampledText {
   type: "markup";
-  rawText: string;
 }
 
 /**

@@ -1,6 +1,6 @@
 // The text not yet consumed, with where each character came from. Consuming moves a cursor, so that many small steps
 // on a long text stay linear.
-import type { MarkRange } from "./events.ts";
+import type { MarkRange, SampledText } from "./events.ts";
 
 const UNKNOWN = "u";
 const ORDINARY = "o";
@@ -67,4 +67,16 @@ export function originsOf(length: number, marks: readonly MarkRange[] | undefine
     origins += SPECIAL.repeat(Math.max(0, Math.min(end, length) - origins.length));
   }
   return origins + ORDINARY.repeat(Math.max(0, length - origins.length));
+}
+
+/** A consumed slice as events carry it. */
+export function sampledText({ text, origins }: TextSlice): SampledText {
+  if (origins.includes(UNKNOWN)) return { rawText: text, marks: undefined };
+  const marks: MarkRange[] = [];
+  for (let at = origins.indexOf(SPECIAL); at !== -1; at = origins.indexOf(SPECIAL, at)) {
+    const start = at;
+    while (origins[at] === SPECIAL) at++;
+    marks.push([start, at]);
+  }
+  return { rawText: text, marks };
 }

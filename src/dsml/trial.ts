@@ -5,7 +5,7 @@ import { findBlockStart } from "./block-start.ts";
 import type { CodeTracker } from "./code-tracker.ts";
 import type { AnswerEnd, ParseEvent } from "./events.ts";
 import { findLiteral, MAX_GAP_UNITS, skipSpace } from "./tags.ts";
-import { type TextSlice, TextWindow } from "./text-window.ts";
+import { sampledText, type TextSlice, TextWindow } from "./text-window.ts";
 import type { ToolSchema } from "./tool-table.ts";
 
 /**
@@ -74,7 +74,7 @@ export class Trial {
     this.events = this.events.map((event) =>
       event.type === "toolCallEnd" ? { ...event, notes: [...event.notes, note] } : event,
     );
-    if (at < text.length) this.events.push({ type: "markup", rawText: this.#window.take() });
+    if (at < text.length) this.events.push({ type: "markup", ...sampledText(this.#window.takeSlice()) });
     return "accepted";
   }
 
