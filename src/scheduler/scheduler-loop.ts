@@ -57,6 +57,7 @@ export async function serveScheduler(
     parts.backend.close();
     send({ kind: "closed" });
   } catch (error) {
+    await parts?.disk?.close();
     parts?.backend.close();
     send({ kind: "failed", error: toSchedulerWire(error) });
   }

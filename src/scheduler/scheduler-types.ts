@@ -15,6 +15,8 @@ export interface SchedulerLimits {
   kvDiskFolder?: string;
   /** Most bytes of saved states of this model. Default 8 GiB. */
   kvDiskBytes?: number;
+  /** Shorter states, and states that add less, are not saved or loaded. Default 512. */
+  kvDiskMinTokens?: number;
   /** Memory for checkpoints between which a slot can go back; counted in the plan. Default 0: none are kept. */
   checkpointBytes?: number;
   /** Distance of checkpoints within a prompt. Default 2048. */

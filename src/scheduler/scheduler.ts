@@ -53,8 +53,6 @@ export interface SchedulerParts {
 /** Limits, and the context of each slot. */
 export interface SchedulerSettings extends SchedulerLimits {
   ctxTokens: number;
-  /** See `DISK_MIN_TOKENS`. */
-  diskMinTokens?: number;
 }
 
 /** See the file's head. Allocates all KV states at once. Throws `memory` when they do not fit, `usage` on limits. */
@@ -100,7 +98,7 @@ export class Scheduler {
       pool: this.#pool,
       disk,
       checkpointTokens: settings.checkpointTokens ?? DEFAULT_CHECKPOINT_TOKENS,
-      diskMinTokens: settings.diskMinTokens ?? DISK_MIN_TOKENS,
+      diskMinTokens: settings.kvDiskMinTokens ?? DISK_MIN_TOKENS,
       now: this.#now,
       onLoaded: () => sink.wake(),
       log: (line) => sink.log(line),
