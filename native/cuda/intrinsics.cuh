@@ -1,0 +1,66 @@
+// The few instructions that C++ has no word for. Tests replace this file to run kernels on a processor.
+#pragma once
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+namespace ds4::cuda {
+
+/// 16 bytes that are read once: they need not stay in the first-level cache.
+__device__ __forceinline__ uint4 loadStream16(const uint8_t* from) {
+  uint4 value;
+  asm("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+      : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
+      : "l"(from));
+  return value;
+}
+
+template <class Value>
+__device__ __forceinline__ Value loadConstant(const void* from) {
+  return __ldg(static_cast<const Value*>(from));
+}
+
+/// c += A [16, 32] times B [32, 8] of signed bytes. Lane l holds of A the rows l / 4 (a0, a2) and l / 4 + 8 (a1, a3), of
+/// B the column l / 4; 4 bytes each of both halves of the inner dimension. Of c: rows l / 4 (c0, c1) and l / 4 + 8
+/// (c2, c3), columns 2 * (l % 4) and the next.
+__device__ __forceinline__ void multiplyTile(int (&c)[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3,
+                                             uint32_t b0, uint32_t b1) {
+  asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+      "{%0, %1, %2, %3};"
+      : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
+      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+}
+
+/// Copies 16 bytes to shared memory without waiting.
+__device__ __forceinline__ void copyAsync16(void* shared, const void* global) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(
+                   static_cast<uint32_t>(__cvta_generic_to_shared(shared))),
+               "l"(global)
+               : "memory");
+}
+
+__device__ __forceinline__ void closeCopyGroup() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+
+/// Waits until at most `Pending` of the last groups are under way.
+template <int Pending>
+__device__ __forceinline__ void waitCopyGroups() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(Pending) : "memory");
+}
+
+__device__ __forceinline__ float halfBits(uint32_t bits) {
+  return __half2float(__ushort_as_half(static_cast<unsigned short>(bits)));
+}
+
+/// Four bytes of the eight of (low, high), chosen by the low nibbles of `selector`.
+__device__ __forceinline__ uint32_t pickBytes(uint32_t low, uint32_t high, uint32_t selector) {
+  return __byte_perm(low, high, selector);
+}
+
+/// The kernel's dynamic shared memory.
+__device__ __forceinline__ uint8_t* dynamicShared() {
+  extern __shared__ uint4 ds4DynamicShared[];
+  return reinterpret_cast<uint8_t*>(ds4DynamicShared);
+}
+
+}  // namespace ds4::cuda

@@ -1,0 +1,59 @@
+// IQ2_XXS in nibbles: a grid entry is eight digits (0, 1, 2 for 8, 25, 43) and a sign index eight flags (bit 2 of the
+// nibble), so that "digits | flags" picks signed values out of one eight-byte table, four per instruction. Both tables lie in
+// shared memory, once per bank: lanes look up different entries without conflicts.
+#pragma once
+#include "common/lattice-digits.h"
+#include "cuda/intrinsics.cuh"
+
+namespace ds4::cuda {
+
+struct LatticeTables {
+  uint32_t grid[256];
+  uint32_t signs[128];
+};
+
+constexpr LatticeTables makeLatticeTables() {
+  LatticeTables tables{};
+  for (int entry = 0; entry < 256; entry++) {
+    for (int j = 0; j < 8; j++) {
+      tables.grid[entry] |= static_cast<uint32_t>(kIq2XxsDigits[8 * entry + j] - '0') << (4 * j);
+    }
+  }
+  for (int index = 0; index < 128; index++) {
+    int minuses = 0;
+    for (int j = 0; j < 7; j++) {
+      minuses += index >> j & 1;
+      tables.signs[index] |= static_cast<uint32_t>(index >> j & 1) << (4 * j + 2);
+    }
+    tables.signs[index] |= static_cast<uint32_t>(minuses & 1) << 30;
+  }
+  return tables;
+}
+
+__device__ const LatticeTables kLatticeTables = makeLatticeTables();
+
+/// 8, 25, 43, 0, -8, -25, -43, 0 as bytes.
+constexpr uint32_t kLatticePlus = 0x002b1908, kLatticeMinus = 0x00d5e7f8;
+
+/// Views of the tables in shared memory, each word `Copies` times side by side.
+template <int Copies>
+struct SharedLattice {
+  static constexpr int kBytes = Copies * (256 + 128) * 4;
+  const uint32_t* words;  // of this lane
+
+  /// Fills `shared` by the whole block; a barrier must follow.
+  static __device__ void fill(uint8_t* shared) {
+    uint32_t* to = reinterpret_cast<uint32_t*>(shared);
+    for (int i = static_cast<int>(threadIdx.x); i < Copies * 384; i += static_cast<int>(blockDim.x)) {
+      const int word = i / Copies;
+      to[i] = word < 256 ? kLatticeTables.grid[word] : kLatticeTables.signs[word - 256];
+    }
+  }
+  __device__ __forceinline__ explicit SharedLattice(const uint8_t* shared)
+      : words(reinterpret_cast<const uint32_t*>(shared) + (threadIdx.x & (Copies - 1))) {}
+  __device__ __forceinline__ uint32_t selector(uint32_t grid, uint32_t sign) const {
+    return words[grid * Copies] | words[(256 + sign) * Copies];
+  }
+};
+
+}  // namespace ds4::cuda
