@@ -28,6 +28,8 @@ export interface ContractTolerances {
   reference: number;
   /** Max |difference| of snapshot values to the reference backend's. */
   snapshot: number;
+  /** The reference backend as it should be compared with: by default as it is. */
+  oracle?: BackendFactory;
 }
 
 /** Defines the suite for one backend. */
@@ -289,7 +291,7 @@ function describeRefusals(backend: () => Backend, factory: BackendFactory): void
 function describeReferenceAgreement(
   backend: () => Backend,
   open: (options: TinyModelOptions) => Backend,
-  { reference, snapshot }: ContractTolerances,
+  { reference, snapshot, oracle: openOracle = createReferenceBackend }: ContractTolerances,
 ): void {
   const shapes: TinyModelOptions[] = [
     {},
@@ -299,13 +301,13 @@ function describeReferenceAgreement(
   ];
   test.each(shapes)("agrees with the reference backend on shape %j (case 38)", (options) => {
     const own = open(options);
-    const oracle = createReferenceBackend(tinyModel(options));
+    const oracle = openOracle(tinyModel(options));
     const tokens = testTokens(140, 38, own.spec.vocabSize);
     expectClose(feed(own, tokens, [61]), feed(oracle, tokens, [tokens.length]), reference);
   });
 
   test("states equal the reference's at every remainder of the ratios (case 37)", () => {
-    const oracle = createReferenceBackend(tinyModel());
+    const oracle = openOracle(tinyModel());
     const tokens = testTokens(134, 37);
     const whole = oracle.createKv(CAPACITY);
     const stepped = backend().createKv(CAPACITY);
@@ -323,7 +325,7 @@ function describeReferenceAgreement(
   });
 
   test("a state written by the reference continues here, and one written here continues there", () => {
-    const oracle = createReferenceBackend(tinyModel());
+    const oracle = openOracle(tinyModel());
     const tokens = testTokens(150, 44);
     const cold = feed(oracle, tokens, [tokens.length]).subarray(133 * oracle.spec.vocabSize);
     for (const [from, to] of [

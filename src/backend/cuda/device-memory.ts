@@ -1,5 +1,5 @@
 // Device memory: few large allocations, everything else views of them.
-import { assert } from "../../core/errors.ts";
+import { assert, Ds4Error } from "../../core/errors.ts";
 import { alignUp } from "../../core/units.ts";
 import type { CudaDriver } from "./driver.ts";
 
@@ -93,6 +93,15 @@ export class DeviceMemory {
       }
     }
     if (failure !== undefined) throw failure;
+  }
+
+  /** `close` for the way out of another failure, which is the one to report. */
+  closeAfterFailure(): void {
+    try {
+      this.close();
+    } catch (error) {
+      if (!(error instanceof Ds4Error)) throw error;
+    }
   }
 }
 

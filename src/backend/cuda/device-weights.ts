@@ -55,7 +55,7 @@ export function loadDeviceWeights(
     fillArena(loader, file, plan, matrices, options);
     return new ResidentOnDevice(plan, memory, matrices, small);
   } catch (error) {
-    closeAfterFailure(memory);
+    memory.closeAfterFailure();
     throw error;
   }
 }
@@ -182,13 +182,4 @@ function uploadPiece(
   );
   part.packRows(workspace, 0, 0, rowCount, source);
   staging.upload(place, target.buffer.slice(slice * target.sliceBytes + rowBegin * bytesPerRow, packedBytes));
-}
-
-/** Gives memory back where that is still possible; the failure that led here is the one to report. */
-function closeAfterFailure(memory: DeviceMemory): void {
-  try {
-    memory.close();
-  } catch (error) {
-    if (!(error instanceof Ds4Error)) throw error;
-  }
 }

@@ -66,7 +66,7 @@ function compressBatch(pass: LayerPass, x: Float32Array): void {
     feed(
       weights.indexer.compressor,
       (layer) => layer.indexer,
-      (entry) => pass.rounding.indexerRows(entry, spec.indexerHeadDim),
+      (entry) => pass.rounding.indexerEntries(entry, spec.indexerHeadDim),
     );
   }
 }
@@ -87,7 +87,7 @@ function selectEntries(pass: LayerPass, x: Float32Array, queryRank: Float32Array
   observe(indexer.proj, -1, x);
   const queries = linear(indexer.qB.data, spec.queryLoraRank, queryRank); // [tokens, indexerHeads, indexerHeadDim]
   rotate(queries, spec.indexerHeadDim, batch.positions, pass.frequencies, 1);
-  pass.rounding.indexerRows(queries, spec.indexerHeadDim);
+  pass.rounding.indexerQueries(queries, spec.indexerHeadDim);
   const headWeights = linear(indexer.proj.data, spec.hiddenSize, x); // [tokens, indexerHeads]
   const queryWidth = spec.indexerHeadCount * spec.indexerHeadDim;
   const selected: Int32Array[] = [];

@@ -68,6 +68,6 @@ test("official rounding is idempotent on keys and values and touches rotated dim
     else expect(Math.abs(value - rows[index])).toBeLessThan(2.3 / 16);
   });
   const zeros = new Float32Array(spec.indexerHeadDim);
-  rounding.indexerRows(zeros, spec.indexerHeadDim);
+  rounding.indexerEntries(zeros, spec.indexerHeadDim);
   expect(zeros).toEqual(new Float32Array(spec.indexerHeadDim));
 });

@@ -1,17 +1,20 @@
 // The rounding that the original model was trained with: keys/values through FP8, the indexer through a Hadamard
 // rotation and FP4. Off by default: comparisons with other implementations and vectors are made without it.
+import { floatToHalf, halfToFloat } from "../../blocks/half.ts";
 import { UnsupportedModelError } from "../../core/errors.ts";
 import type { ModelSpec } from "../../model/model-spec.ts";
 
-/** "off", or "official": as the original inference code rounds. */
-export type QatRounding = "off" | "official";
+/** "off", "official": as the original inference code rounds, or "float16": as the CUDA backend keeps its rows. */
+export type QatRounding = "off" | "official" | "float16";
 
 /** Rounds rows in place; the rows are normed and rotated already. */
 export interface Rounding {
   /** Window rows and compressed entries, [rows, headDim]. */
   keyValueRows(rows: Float32Array, headDim: number): void;
-  /** Indexer queries and entries, [rows, indexerHeadDim]. */
-  indexerRows(rows: Float32Array, headDim: number): void;
+  /** Indexer entries, [rows, indexerHeadDim]. */
+  indexerEntries(rows: Float32Array, headDim: number): void;
+  /** Indexer queries, [rows, indexerHeadDim]. */
+  indexerQueries(rows: Float32Array, headDim: number): void;
 }
 
 /** Values that share one FP8 scale. */
@@ -29,21 +32,31 @@ const FP4_VALUES = [0, 0.5, 1, 1.5, 2, 3, 4, 6];
 
 /** The rounding of a mode. Throws `unsupported-model` when the model's indexer width is no power of two. */
 export function createRounding(mode: QatRounding, spec: ModelSpec): Rounding {
-  if (mode === "off") return { keyValueRows: () => {}, indexerRows: () => {} };
+  const nothing = () => {};
+  if (mode === "off") return { keyValueRows: nothing, indexerEntries: nothing, indexerQueries: nothing };
+  if (mode === "float16") {
+    return { keyValueRows: roundHalves, indexerEntries: roundHalves, indexerQueries: nothing };
+  }
   if (!Number.isInteger(Math.log2(spec.indexerHeadDim))) {
     throw new UnsupportedModelError(
       `official rounding needs an indexer width that is a power of two, found ${spec.indexerHeadDim}`,
     );
   }
+  const indexerRows = (rows: Float32Array, headDim: number) => {
+    for (let row = 0; row < rows.length; row += headDim) {
+      hadamard(rows.subarray(row, row + headDim));
+      roundFp4(rows.subarray(row, row + headDim));
+    }
+  };
   return {
     keyValueRows: (rows, headDim) => roundKeyValues(rows, headDim, headDim - spec.rope.dims),
-    indexerRows(rows, headDim) {
-      for (let row = 0; row < rows.length; row += headDim) {
-        hadamard(rows.subarray(row, row + headDim));
-        roundFp4(rows.subarray(row, row + headDim));
-      }
-    },
+    indexerEntries: indexerRows,
+    indexerQueries: indexerRows,
   };
+}
+
+function roundHalves(rows: Float32Array): void {
+  for (let i = 0; i < rows.length; i++) rows[i] = halfToFloat(floatToHalf(rows[i]));
 }
 
 /** Plain dims to FP8 with a power-of-two scale per block, rotated dims to bfloat16. */

@@ -1,0 +1,202 @@
+// Attention of one layer on the device: `x` to `blockOut`. See the reference's attention.ts for what is computed and the
+// CPU backend's attention-step.ts for the same order of steps.
+import type { Segment } from "../token-batch.ts";
+import type { DeviceBuffer } from "./device-memory.ts";
+import type { CompressorState, CudaKv } from "./kv-state.ts";
+import {
+  type CudaCompressorWeights,
+  type CudaLayerWeights,
+  type CudaNamedMatrix,
+  type CudaPass,
+  multiply,
+  observe,
+  rowsOf,
+  stateOf,
+} from "./pass.ts";
+
+/** The angles of a layer's kind, [tokens, pairs]. */
+interface Angles {
+  cosines: DeviceBuffer;
+  sines: DeviceBuffer;
+}
+
+/** [tokens, hidden] to [tokens, hidden]. */
+export function attentionStep(pass: CudaPass, layer: CudaLayerWeights): void {
+  const { ctx, steps, spec, buffers, tokens } = pass;
+  const { headCount, headDim, normEpsilon, queryLoraRank } = spec;
+  const angles = anglesOf(pass, layer);
+  projectInput(pass, layer);
+  steps.normRows(ctx, tokens, queryLoraRank, buffers.queryRank, layer.qANorm, normEpsilon);
+  projectQueries(pass, layer);
+  rotate(pass, buffers.q, headCount, headDim, angles, true);
+  steps.normRows(ctx, tokens, headDim, buffers.kv, layer.kvNorm, normEpsilon);
+  rotate(pass, buffers.kv, 1, headDim, angles, false);
+  if (layer.indexer) {
+    rotate(pass, buffers.indexerQueries, spec.indexerHeadCount, spec.indexerHeadDim, angles, false);
+  }
+  for (const segment of pass.batch.segments) attendSegment(pass, layer, segment, angles);
+  if (layer.indexer) traceSelection(pass, layer);
+  projectOutput(pass, layer);
+}
+
+function anglesOf({ buffers }: CudaPass, layer: CudaLayerWeights): Angles {
+  return layer.spec.compressRatio === 0
+    ? { cosines: buffers.plainCosines, sines: buffers.plainSines }
+    : { cosines: buffers.stretchedCosines, sines: buffers.stretchedSines };
+}
+
+/** All products that read the block's input together: the input is quantized once. */
+function projectInput(pass: CudaPass, layer: CudaLayerWeights): void {
+  const { buffers } = pass;
+  const products: [CudaNamedMatrix, DeviceBuffer][] = [
+    [layer.qA, buffers.queryRank],
+    [layer.kv, buffers.kv],
+  ];
+  if (layer.compressor) {
+    products.push([layer.compressor.kv, buffers.compressorKv]);
+    products.push([layer.compressor.gate, buffers.compressorGate]);
+  }
+  if (layer.indexer) {
+    products.push([layer.indexer.compressor.kv, buffers.indexerKv]);
+    products.push([layer.indexer.compressor.gate, buffers.indexerGate]);
+    products.push([layer.indexer.proj, buffers.indexerHeads]);
+  }
+  multiply(pass, buffers.x, pass.spec.hiddenSize, products);
+}
+
+function projectQueries(pass: CudaPass, layer: CudaLayerWeights): void {
+  const { buffers } = pass;
+  const products: [CudaNamedMatrix, DeviceBuffer][] = [[layer.qB, buffers.q]];
+  if (layer.indexer) products.push([layer.indexer.qB, buffers.indexerQueries]);
+  multiply(pass, buffers.queryRank, pass.spec.queryLoraRank, products);
+}
+
+function rotate(
+  { ctx, steps, spec, tokens }: CudaPass,
+  rows: DeviceBuffer,
+  heads: number,
+  dim: number,
+  { cosines, sines }: Angles,
+  normalize: boolean,
+): void {
+  const pairs = spec.rope.dims / 2;
+  steps.rotateHeads(ctx, tokens, heads, dim, pairs, rows, cosines, sines, normalize, spec.normEpsilon, false);
+}
+
+/** The steps with state: one sequence's rows enter its caches, then its tokens attend. */
+function attendSegment(
+  pass: CudaPass,
+  layer: CudaLayerWeights,
+  segment: Segment<CudaKv>,
+  angles: Angles,
+): void {
+  const { ctx, steps, spec, buffers } = pass;
+  const own = segment.kv.layers[layer.spec.index];
+  const state = stateOf(pass, segment);
+  const { count, kv } = segment;
+  steps.storeWindow(
+    ctx,
+    count,
+    spec.headDim,
+    kv.ringRows,
+    state,
+    rowsOf(buffers.kv, segment, spec.headDim),
+    own.ring,
+  );
+  if (layer.compressor) {
+    const { compressorKv, compressorGate } = buffers;
+    feedCompressor(pass, layer.compressor, own.compressor!, segment, compressorKv, compressorGate);
+  }
+  if (layer.indexer) {
+    const { indexerKv, indexerGate } = buffers;
+    feedCompressor(pass, layer.indexer.compressor, own.indexer!, segment, indexerKv, indexerGate);
+    selectEntries(pass, own.indexer!, segment);
+  }
+  attend(pass, layer, segment, angles);
+}
+
+function feedCompressor(
+  pass: CudaPass,
+  weights: CudaCompressorWeights,
+  own: CompressorState,
+  segment: Segment<CudaKv>,
+  kv: DeviceBuffer,
+  gate: DeviceBuffer,
+): void {
+  const { ctx, steps, spec, buffers } = pass;
+  const pairs = spec.rope.dims / 2;
+  steps.compress(
+    ctx,
+    segment.count,
+    {
+      ...own,
+      pairs,
+      ...{ ape: weights.ape, normWeight: weights.norm, normEpsilon: spec.normEpsilon },
+      frequencies: buffers.frequencies.slice(4 * pairs, 4 * pairs),
+    },
+    stateOf(pass, segment),
+    rowsOf(kv, segment, own.projected),
+    rowsOf(gate, segment, own.projected),
+  );
+}
+
+function selectEntries(pass: CudaPass, own: CompressorState, segment: Segment<CudaKv>): void {
+  const { ctx, steps, spec, buffers, scratch } = pass;
+  const { indexerHeadCount: heads, indexerHeadDim: dim, indexerTopK: topK } = spec;
+  const mostEntries = Math.floor(pass.mostTokens(segment) / own.ratio);
+  const shape = { heads, dim, topK, countTokens: segment.count, mostEntries };
+  steps.selectEntries(ctx, shape, own.ratio, stateOf(pass, segment), {
+    queries: rowsOf(buffers.indexerQueries, segment, heads * dim),
+    headWeights: rowsOf(buffers.indexerHeads, segment, heads),
+    entries: own.entries,
+    ...scratch.selection,
+    selected: rowsOf(buffers.selected, segment, topK),
+    counts: rowsOf(buffers.selectedCounts, segment, 1),
+  });
+}
+
+function attend(pass: CudaPass, layer: CudaLayerWeights, segment: Segment<CudaKv>, angles: Angles): void {
+  const { ctx, steps, spec, buffers } = pass;
+  const { headCount: heads, headDim: dim, slidingWindow: window, indexerTopK } = spec;
+  const { compressRatio: ratio } = layer.spec;
+  const own = segment.kv.layers[layer.spec.index];
+  const pairs = spec.rope.dims / 2;
+  const visible = ratio === 0 ? 0 : Math.floor(pass.mostTokens(segment) / ratio);
+  const mostKeys = window + (layer.indexer ? Math.min(indexerTopK, visible) : visible);
+  steps.attend(ctx, { heads, dim, countTokens: segment.count, mostKeys }, stateOf(pass, segment), {
+    queries: rowsOf(buffers.q, segment, heads * dim),
+    ...{ ring: own.ring, window, ringRows: segment.kv.ringRows, ratio },
+    entries: own.compressor?.entries ?? null,
+    selected: layer.indexer ? rowsOf(buffers.selected, segment, indexerTopK) : null,
+    counts: layer.indexer ? rowsOf(buffers.selectedCounts, segment, 1) : null,
+    topK: layer.indexer ? indexerTopK : 0,
+    ...{ sinks: layer.sinks, parts: buffers.parts, stats: buffers.stats },
+    turnBack: {
+      cosines: rowsOf(angles.cosines, segment, pairs),
+      sines: rowsOf(angles.sines, segment, pairs),
+      pairs,
+    },
+    out: rowsOf(buffers.mixed, segment, heads * dim),
+  });
+}
+
+function projectOutput(pass: CudaPass, layer: CudaLayerWeights): void {
+  const { ctx, steps, work, spec, buffers, tokens } = pass;
+  const { outputGroupCount: groups, outputLoraRank: rank } = spec;
+  const width = spec.headCount * spec.headDim;
+  // The groups' inputs lie one after another in `mixed`: [tokens, groups, heads / groups * headDim].
+  observe(pass, layer.outA.name, buffers.mixed, tokens * groups, width / groups);
+  steps.multiplyGroups(ctx, tokens, groups, layer.outA.matrix, buffers.mixed, buffers.low, work.input);
+  multiply(pass, buffers.low, groups * rank, [[layer.outB, buffers.blockOut]]);
+}
+
+function traceSelection({ ctx, options, buffers, spec, tokens }: CudaPass, layer: CudaLayerWeights): void {
+  if (options.trace === undefined) return;
+  const { indexerTopK } = spec;
+  const table = ctx.stream.read(buffers.selected, new Int32Array(tokens * indexerTopK));
+  const counts = ctx.stream.read(buffers.selectedCounts, new Int32Array(tokens));
+  for (let token = 0; token < tokens; token++) {
+    table.fill(-1, token * indexerTopK + counts[token], (token + 1) * indexerTopK);
+  }
+  options.trace("indexer_topk", layer.spec.index, table);
+}

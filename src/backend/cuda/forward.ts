@@ -1,0 +1,151 @@
+// One forward pass on the device, in three parts: what the host knows goes up, kernels are queued, results come back.
+// Nothing in the middle part waits unless the caller wants to see intermediate results.
+import type { ModelSpec } from "../../model/model-spec.ts";
+import type { Segment } from "../token-batch.ts";
+import { attentionStep } from "./attention-step.ts";
+import type { DeviceBuffer } from "./device-memory.ts";
+import { expertsStep } from "./experts-step.ts";
+import type { CudaKv } from "./kv-state.ts";
+import {
+  type CudaHyperWeights,
+  type CudaLayerWeights,
+  type CudaModelWeights,
+  type CudaPass,
+  notFinite,
+  observe,
+  trace,
+} from "./pass.ts";
+import { HEAD_ROWS } from "./scratch.ts";
+import { decodeStateWords } from "./sequence-plans.ts";
+
+/** Logits on the host: grows with the largest demand so far. */
+export interface HostLogits {
+  values: Float32Array;
+}
+
+/**
+ * Evaluates the batch and returns the wanted logits, one array per segment, views of `host.values`. The KV states count
+ * the tokens only at the end: a pass that throws leaves them as they were.
+ */
+export function forwardBatch(pass: CudaPass, model: CudaModelWeights, host: HostLogits): Float32Array[] {
+  upload(pass);
+  enqueueLayers(pass, model);
+  const logits = outputLogits(pass, model, host);
+  const [flag] = pass.ctx.stream.read(pass.buffers.flag, new Int32Array(1));
+  if (flag !== 0) throw notFinite(`layer ${flag - 1}: router scores are not finite numbers`);
+  for (const segment of pass.batch.segments) segment.kv.advance(segment.count);
+  return logits;
+}
+
+/** Token ids, positions, and where every sequence stands. */
+function upload({ ctx, buffers, batch }: CudaPass): void {
+  const { stream } = ctx;
+  const states = new Int32Array(4 * batch.segments.length);
+  batch.segments.forEach(({ start, count, kv }, index) => {
+    states.set(decodeStateWords(start, count, kv.slots), 4 * index);
+  });
+  stream.enqueueWrite(buffers.tokenIds, batch.tokens);
+  stream.enqueueWrite(buffers.positions, batch.positions);
+  stream.enqueueWrite(buffers.states, states);
+  stream.clear(buffers.flag);
+}
+
+/** Everything from the embedding to the last layer's streams. Reads sizes that change per token from device memory. */
+function enqueueLayers(pass: CudaPass, model: CudaModelWeights): void {
+  const { ctx, steps, spec, buffers, tokens } = pass;
+  const pairs = spec.rope.dims / 2;
+  const [plain, stretched] = [0, 1].map((i) => buffers.frequencies.slice(4 * i * pairs, 4 * pairs));
+  const { positions } = buffers;
+  steps.ropeTable(ctx, tokens, pairs, positions, plain, buffers.plainCosines, buffers.plainSines);
+  steps.ropeTable(ctx, tokens, pairs, positions, stretched, buffers.stretchedCosines, buffers.stretchedSines);
+  steps.embed(ctx, tokens, spec.hyperCount, model.embedding, buffers.tokenIds, buffers.streams);
+  for (const layer of model.layers) enqueueLayer(pass, layer);
+}
+
+function enqueueLayer(pass: CudaPass, layer: CudaLayerWeights): void {
+  const { buffers, spec } = pass;
+  const { index } = layer.spec;
+  readBlockInput(pass, layer.hcAttn, layer.attnNorm);
+  attentionStep(pass, layer);
+  trace(pass, "attn_out", index, buffers.blockOut, spec.hiddenSize);
+  writeBlockOutput(pass);
+
+  readBlockInput(pass, layer.hcFfn, layer.ffnNorm);
+  expertsStep(pass, layer);
+  trace(pass, "moe_out", index, buffers.blockOut, spec.hiddenSize);
+  writeBlockOutput(pass);
+  trace(pass, "streams", index, buffers.streams, spec.hyperCount * spec.hiddenSize);
+}
+
+/** Hyper-connection read and norm: streams to `x`, `post` and `comb`. */
+function readBlockInput(pass: CudaPass, hc: CudaHyperWeights, norm: DeviceBuffer): void {
+  const { ctx, steps, work, spec, buffers, tokens } = pass;
+  const { streams, mixes, x, post, comb } = buffers;
+  const width = spec.hyperCount * spec.hiddenSize;
+  steps.multiply(ctx, tokens, streams, width, [hc.fn], [mixes], work.input);
+  steps.readStreams(ctx, tokens, hyperRead(spec, hc, norm), streams, mixes, x, post, comb);
+}
+
+function hyperRead(spec: ModelSpec, { base, scale }: CudaHyperWeights, normWeight: DeviceBuffer) {
+  const {
+    hyperCount: n,
+    hiddenSize: hidden,
+    normEpsilon,
+    hyperEpsilon,
+    sinkhornIterations: iterations,
+  } = spec;
+  return { n, hidden, base, scale, normWeight, normEpsilon, hyperEpsilon, iterations };
+}
+
+function writeBlockOutput({ ctx, steps, spec, buffers, tokens }: CudaPass): void {
+  const { streams, blockOut, post, comb } = buffers;
+  steps.writeStreams(ctx, tokens, spec.hyperCount, spec.hiddenSize, streams, blockOut, post, comb);
+}
+
+/** The head over the rows that the segments want, a few rows at a time. */
+function outputLogits(pass: CudaPass, model: CudaModelWeights, host: HostLogits): Float32Array[] {
+  const { spec, batch, ctx } = pass;
+  const { vocabSize } = spec;
+  const counts = batch.segments.map((each) => ({ none: 0, last: 1, all: each.count })[each.logits]);
+  const wanted = batch.segments.flatMap((segment, index) => wantedRows(segment, counts[index]));
+  if (host.values.length < wanted.length * vocabSize) {
+    host.values = new Float32Array(wanted.length * vocabSize);
+  }
+  for (let done = 0; done < wanted.length; done += HEAD_ROWS) {
+    const rows = wanted.slice(done, done + HEAD_ROWS);
+    enqueueHead(pass, model, rows);
+    const target = host.values.subarray(done * vocabSize, (done + rows.length) * vocabSize);
+    ctx.stream.read(pass.buffers.logits, target);
+  }
+  if (wanted.length > 0 && !Number.isFinite(host.values[0])) throw notFinite("logits are not finite numbers");
+  let row = 0;
+  return counts.map((count) => {
+    const from = row * vocabSize;
+    row += count;
+    return host.values.subarray(from, row * vocabSize);
+  });
+}
+
+/** The last `count` rows of a segment. */
+function wantedRows(segment: Segment<CudaKv>, count: number): number[] {
+  return Array.from({ length: count }, (_, i) => segment.first + segment.count - count + i);
+}
+
+/** logits [rows, vocab] of some rows of the streams. */
+function enqueueHead(pass: CudaPass, model: CudaModelWeights, rows: readonly number[]): void {
+  const { ctx, steps, work, spec, buffers } = pass;
+  const { hyperCount: n, hiddenSize: hidden } = spec;
+  const { headStreams, headMixes, headX, logits, streams } = buffers;
+  const rowBytes = 4 * n * hidden;
+  for (let at = 0; at < rows.length; ) {
+    let count = 1;
+    while (rows[at + count] === rows[at] + count) count++;
+    ctx.stream.copy(headStreams.slice(at * rowBytes), streams.slice(rows[at] * rowBytes), count * rowBytes);
+    at += count;
+  }
+  steps.multiply(ctx, rows.length, headStreams, n * hidden, [model.outputHc.fn], [headMixes], work.input);
+  const read = hyperRead(spec, model.outputHc, model.outputNorm);
+  steps.readHead(ctx, rows.length, read, headStreams, headMixes, headX);
+  observe(pass, model.head.name, headX, rows.length, hidden);
+  steps.multiply(ctx, rows.length, headX, hidden, [model.head.matrix], [logits], work.input);
+}

@@ -1,0 +1,225 @@
+// The attention state of one sequence on the device: window ring and compressed entries in float16, unfinished windows'
+// raw projections in float32. Allocated once; as on the CPU, a pass writes only places that the state before it does not
+// read, so a pass that fails leaves the state as it was.
+import { Ds4Error } from "../../core/errors.ts";
+import type { LayerSpec, ModelSpec } from "../../model/model-spec.ts";
+import { type CompressorSizes, kvRingRows, layerKvSizes, pendingValues } from "../../plan/kv-size.ts";
+import type { KvState } from "../backend.ts";
+import { checkKvSnapshot, type KvSnapshot, kvSectionShapes, kvShapeKey } from "../kv-snapshot.ts";
+import { type DeviceBuffer, DeviceMemory } from "./device-memory.ts";
+import { floatsOfHalves, halvesOfFloats } from "./half-rows.ts";
+import { compressorSlotValues, nextSlots } from "./sequence-steps.ts";
+import type { DeviceStream } from "./stream.ts";
+
+const HALF_BYTES = 2;
+const FLOAT_BYTES = 4;
+
+/** State of one compressor. With n tokens seen, floor(n/ratio) entries and n mod ratio pending rows are valid. */
+export interface CompressorState {
+  ratio: number;
+  width: number;
+  projected: number;
+  entries: DeviceBuffer; // [floor(capacity/ratio), width] float16
+  /** Two slots: kv [ratio, projected], gate, and where windows overlap previousKv [ratio, width], previousGate. */
+  slots: DeviceBuffer;
+  slotBit: number;
+}
+
+/** State of one layer. */
+export interface LayerState {
+  ring: DeviceBuffer; // [ringRows, headDim] float16: the row of position p at p % ringRows
+  compressor?: CompressorState;
+  indexer?: CompressorState;
+}
+
+/** What a state needs of its backend. */
+export interface KvOwner {
+  spec: ModelSpec;
+  stream: DeviceStream;
+  maxBatchTokens: number;
+  /** Called once, when the state is closed. */
+  onClose(state: CudaKv): void;
+}
+
+/** The compression ratios of a model, ascending. The bit of a ratio's compressors in `slots` is its index. */
+export function slotRatios(spec: ModelSpec): number[] {
+  const ratios = spec.layers.map((layer) => layer.compressRatio).filter((ratio) => ratio > 0);
+  return [...new Set(ratios)].sort((a, b) => a - b);
+}
+
+/** The CUDA backend's `KvState`. */
+export class CudaKv implements KvState {
+  readonly capacityTokens: number;
+  readonly bytes: number;
+  readonly ringRows: number;
+  readonly layers: readonly LayerState[];
+  readonly #owner: KvOwner;
+  readonly #memory: DeviceMemory;
+  readonly #ratios: readonly number[];
+  #slots = 0;
+  #lengthTokens = 0;
+  #closed = false;
+
+  /** Throws `memory` or `cuda`; nothing stays allocated then. */
+  constructor(owner: KvOwner, capacityTokens: number) {
+    const { spec, stream, maxBatchTokens } = owner;
+    this.#owner = owner;
+    this.capacityTokens = capacityTokens;
+    this.ringRows = kvRingRows(spec, capacityTokens, maxBatchTokens);
+    this.#ratios = slotRatios(spec);
+    this.#memory = new DeviceMemory(stream.driver);
+    const sizes: Record<string, number> = {};
+    for (const layer of spec.layers) Object.assign(sizes, layerSizes(owner, layer, capacityTokens));
+    const parts = this.#memory.allocateParts("kv", sizes);
+    this.bytes = this.#memory.bytes;
+    this.layers = spec.layers.map((layer) => this.#layerState(layer, parts));
+    try {
+      // Kernels may load rows beyond the valid ones and weigh them with zero: they must be numbers.
+      for (const buffer of Object.values(parts)) stream.clear(buffer);
+      stream.synchronize();
+    } catch (error) {
+      this.#memory.closeAfterFailure();
+      throw error;
+    }
+  }
+
+  get lengthTokens(): number {
+    return this.#lengthTokens;
+  }
+
+  /** Bit i: which slot of the compressors with slot bit i is valid. */
+  get slots(): number {
+    return this.#slots;
+  }
+
+  /** Makes the rows of the last pass part of the state. For the forward pass only. */
+  advance(tokens: number): void {
+    this.#ratios.forEach((ratio, bit) => {
+      this.#slots = nextSlots(this.#slots, bit, ratio, this.#lengthTokens, tokens);
+    });
+    this.#lengthTokens += tokens;
+  }
+
+  snapshot(): KvSnapshot {
+    this.#checkOpen();
+    const { spec } = this.#owner;
+    const sections = kvSectionShapes(spec, this.#lengthTokens).map(({ name, shape }) => {
+      const data = new Float32Array(shape[0] * shape[1]);
+      this.#copySection(name, data, false, this.#lengthTokens);
+      return { name, shape, data };
+    });
+    return { lengthTokens: this.#lengthTokens, shapeKey: kvShapeKey(spec), sections };
+  }
+
+  restore(snapshot: KvSnapshot): void {
+    this.#checkOpen();
+    const { spec, stream } = this.#owner;
+    checkKvSnapshot(spec, this.capacityTokens, snapshot);
+    const sections = new Map(snapshot.sections.map((section) => [section.name, section.data]));
+    for (const { name } of kvSectionShapes(spec, snapshot.lengthTokens)) {
+      this.#copySection(name, sections.get(name)!, true, snapshot.lengthTokens);
+    }
+    stream.synchronize();
+    this.#lengthTokens = snapshot.lengthTokens;
+  }
+
+  reset(): void {
+    this.#lengthTokens = 0;
+  }
+
+  close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.#owner.onClose(this);
+    this.#memory.close();
+  }
+
+  #checkOpen(): void {
+    if (this.#closed) throw new Ds4Error("session", "this KV state is closed; create a new one");
+  }
+
+  #layerState(
+    { index, compressRatio: ratio, hasIndexer }: LayerSpec,
+    parts: Record<string, DeviceBuffer>,
+  ): LayerState {
+    const { spec, maxBatchTokens } = this.#owner;
+    const sizes = layerKvSizes(spec, spec.layers[index], this.capacityTokens, maxBatchTokens);
+    const state = (kind: string, of: CompressorSizes | undefined): CompressorState | undefined =>
+      of && {
+        ...{ ratio, width: of.width, projected: of.projected, slotBit: this.#ratios.indexOf(ratio) },
+        ...{ entries: parts[`${index}.${kind}.entries`], slots: parts[`${index}.${kind}.slots`] },
+      };
+    return {
+      ring: parts[`${index}.ring`],
+      compressor: state("compressor", sizes.compressor),
+      indexer: hasIndexer ? state("indexer", sizes.indexer) : undefined,
+    };
+  }
+
+  /** Moves one section of a state of `lengthTokens` tokens out to `data`, or in from it. */
+  #copySection(name: string, data: Float32Array, inward: boolean, lengthTokens: number): void {
+    const [index, kind] = name.split(".");
+    const layer = this.layers[Number(index)];
+    if (kind === "window") {
+      this.#copyWindow(layer.ring, data, inward, lengthTokens);
+      return;
+    }
+    const own = kind.startsWith("indexer_") ? layer.indexer! : layer.compressor!;
+    const role = kind.replace("indexer_", "");
+    if (role === "compressed") this.#copyHalves(own.entries, data, inward);
+    else this.#copyFloats(pendingPart(own, role, this.#slots), data, inward);
+  }
+
+  #copyWindow(ring: DeviceBuffer, data: Float32Array, inward: boolean, lengthTokens: number): void {
+    const { headDim } = this.#owner.spec;
+    const rows = data.length / headDim;
+    for (let row = 0; row < rows; ) {
+      const at = (lengthTokens - rows + row) % this.ringRows;
+      const count = Math.min(rows - row, this.ringRows - at);
+      const place = ring.slice(HALF_BYTES * at * headDim, HALF_BYTES * count * headDim);
+      this.#copyHalves(place, data.subarray(row * headDim, (row + count) * headDim), inward);
+      row += count;
+    }
+  }
+
+  #copyHalves(place: DeviceBuffer, data: Float32Array, inward: boolean): void {
+    const { stream } = this.#owner;
+    if (inward) stream.write(place, halvesOfFloats(data));
+    else data.set(floatsOfHalves(stream.read(place, new Uint16Array(data.length))));
+  }
+
+  #copyFloats(place: DeviceBuffer, data: Float32Array, inward: boolean): void {
+    const { stream } = this.#owner;
+    if (inward) stream.write(place, data);
+    else stream.read(place, data);
+  }
+}
+
+function layerSizes(
+  { spec, maxBatchTokens }: KvOwner,
+  layer: LayerSpec,
+  capacityTokens: number,
+): Record<string, number> {
+  const { ringValues, compressor, indexer } = layerKvSizes(spec, layer, capacityTokens, maxBatchTokens);
+  const sizes: Record<string, number> = { [`${layer.index}.ring`]: HALF_BYTES * ringValues };
+  for (const [kind, of] of Object.entries({ compressor, indexer })) {
+    if (of === undefined) continue;
+    sizes[`${layer.index}.${kind}.entries`] = HALF_BYTES * of.entryValues;
+    sizes[`${layer.index}.${kind}.slots`] = FLOAT_BYTES * pendingValues(of);
+  }
+  return sizes;
+}
+
+/** Where a role's rows begin in the valid slot. */
+function pendingPart(own: CompressorState, role: string, slots: number): DeviceBuffer {
+  const { ratio, width, projected, slotBit } = own;
+  const current = (slots >> slotBit) & 1;
+  const offsets: Record<string, number> = {
+    pending_kv: 0,
+    pending_gate: ratio * projected,
+    previous_kv: 2 * ratio * projected,
+    previous_gate: 2 * ratio * projected + ratio * width,
+  };
+  const values = current * compressorSlotValues(ratio, width, projected) + offsets[role];
+  return own.slots.slice(FLOAT_BYTES * values);
+}
