@@ -74,9 +74,9 @@ export class DeviceMemory {
     return Object.fromEntries(parts) as Record<Name, DeviceBuffer>;
   }
 
-  /** Frees one allocation early. */
+  /** Frees the allocation that begins with `buffer` early. */
   release(buffer: DeviceBuffer): void {
-    const index = this.#allocations.findIndex((each) => each.buffer === buffer);
+    const index = this.#allocations.findIndex((each) => each.buffer.address === buffer.address);
     if (index < 0) return;
     this.#allocations.splice(index, 1);
     this.#driver.free(buffer.address);

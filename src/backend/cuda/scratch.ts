@@ -53,21 +53,19 @@ export class CudaScratch {
     return this.#selection;
   }
 
-  /** Makes room for contexts of `mostEntries` indexer entries. Throws `memory`; the earlier room is gone then. */
+  /** Makes room for contexts of `mostEntries` indexer entries. Throws `memory`; the earlier room stays then. */
   reserveEntries(mostEntries: number): void {
     const { spec, device, maxBatchTokens } = this.#limits;
-    if (this.#selection !== null && mostEntries <= this.#mostEntries) return;
-    if (this.#selection !== null) {
-      this.#memory.release(this.#selection.scores);
-      this.#memory.release(this.#selection.candidates);
-      this.#selection = null;
-    }
+    const earlier = this.#selection;
+    if (earlier !== null && mostEntries <= this.#mostEntries) return;
     const sizes = selectionScratchBytes(device, spec.indexerTopK, maxBatchTokens, mostEntries);
-    this.#selection = {
-      scores: this.#memory.allocate("scores", sizes.scoreBytes),
-      candidates: this.#memory.allocate("candidates", sizes.candidateBytes),
-    };
+    const { scores, candidates } = this.#memory.allocateParts("selection", {
+      scores: sizes.scoreBytes,
+      candidates: sizes.candidateBytes,
+    });
+    this.#selection = { scores, candidates };
     this.#mostEntries = mostEntries;
+    if (earlier !== null) this.#memory.release(earlier.scores);
   }
 
   close(): void {

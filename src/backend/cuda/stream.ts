@@ -3,7 +3,7 @@ import type { DeviceBuffer } from "./device-memory.ts";
 import type { CudaDriver, Handle } from "./driver.ts";
 
 /** Kinds of values that are read back. */
-type Values = Float32Array | Int32Array | Uint8Array | Uint16Array;
+type Values = Float32Array | Int32Array | Uint8Array | Uint16Array | Float16Array;
 
 /** One stream. Copies to and from V8's memory are finished when the call returns, unless said otherwise. */
 export class DeviceStream {

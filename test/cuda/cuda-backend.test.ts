@@ -1,0 +1,152 @@
+// What the CUDA backend does around the kernels: orderly allocation and end, failures of the device, damaged models.
+import { describe, expect, it } from "vitest";
+import { createCudaBackend } from "../../src/backend/cuda/cuda-backend.ts";
+import { CudaError } from "../../src/backend/cuda/cuda-error.ts";
+import type { CudaSteps } from "../../src/backend/cuda/steps.ts";
+import { loadNative } from "../../src/backend/native.ts";
+import { nativeKernels } from "../../src/backend/native-kernels.ts";
+import { emulatedSteps } from "../fixtures/emulated-cuda-steps.ts";
+import { FAKE_IMAGE, FakeDriver } from "../fixtures/fake-driver.ts";
+import { tinyModel } from "../fixtures/tiny-model.ts";
+
+const { addon, reason } = loadNative();
+
+describe.skipIf(addon === null)(`cuda backend on a fake device ${reason ?? ""}`, () => {
+  function open(driver: FakeDriver, change: (steps: CudaSteps) => CudaSteps = (steps) => steps) {
+    const kernels = nativeKernels(addon!);
+    const steps = change(emulatedSteps(driver, kernels, new kernels.Workspace(1)));
+    return createCudaBackend(tinyModel(), addon!, {
+      driver,
+      steps,
+      kernelImage: FAKE_IMAGE,
+      maxBatchTokens: 32,
+    });
+  }
+  const tokens = Int32Array.of(1, 2, 3);
+
+  it("gives everything back, also with states still open", () => {
+    const driver = new FakeDriver();
+    const backend = open(driver);
+    const kv = backend.createKv(64);
+    backend.createKv(32);
+    backend.forward([{ kv, tokens, logits: "last" }]);
+    backend.close();
+    backend.close();
+    expect(driver.leaks).toEqual([]);
+  });
+
+  it("allocates nothing during a forward call", () => {
+    const driver = new FakeDriver();
+    const backend = open(driver);
+    const kv = backend.createKv(64);
+    const allocations = () => driver.calls.filter(({ method }) => /^alloc|^free/.test(method)).length;
+    const before = allocations();
+    backend.forward([{ kv, tokens, logits: "all" }]);
+    backend.forward([{ kv, tokens, logits: "none" }]);
+    expect(allocations()).toBe(before);
+    backend.close();
+  });
+
+  it("counts what it holds", () => {
+    const driver = new FakeDriver();
+    const backend = open(driver);
+    const kv = backend.createKv(64);
+    const { weightBytes, kvBytes, scratchBytes } = backend.stats();
+    const { freeBytes, totalBytes } = driver.memoryInfo();
+    expect(weightBytes + kvBytes + scratchBytes).toBe(totalBytes - freeBytes);
+    expect(kvBytes).toBe(kv.bytes);
+    backend.close();
+  });
+
+  // Every allocation, copy and handle of an open backend fails once: each time the error is typed and nothing stays.
+  it.each([
+    ["alloc", "CUDA_ERROR_OUT_OF_MEMORY", "memory"],
+    ["createStream", "CUDA_ERROR_UNKNOWN", "cuda"],
+    ["loadModule", "CUDA_ERROR_NO_BINARY_FOR_GPU", "cuda"],
+    ["synchronize", "CUDA_ERROR_LAUNCH_FAILED", "cuda"],
+    ["createEvent", "CUDA_ERROR_UNKNOWN", "cuda"],
+  ] as const)("a failing %s while opening leaves nothing", (method, result, code) => {
+    let failures = 0;
+    for (let after = 0; ; after++) {
+      const driver = new FakeDriver();
+      driver.failAt(method, result, after);
+      try {
+        open(driver).close();
+        break;
+      } catch (error) {
+        failures++;
+        expect((error as { code: string }).code).toBe(code);
+        expect(driver.leaks, `${method} ${after}`).toEqual([]);
+      }
+    }
+    expect(failures).toBeGreaterThan(0);
+  });
+
+  it("a state that does not fit is a memory error, and the backend goes on", () => {
+    const driver = new FakeDriver();
+    const backend = open(driver);
+    const kv = backend.createKv(32);
+    for (const after of [0, 1]) {
+      driver.failAt("alloc", "CUDA_ERROR_OUT_OF_MEMORY", after);
+      expect(() => backend.createKv(64)).toThrow(expect.objectContaining({ code: "memory" }));
+    }
+    const { logits } = backend.forward([{ kv, tokens, logits: "last" }]);
+    expect(logits[0].every(Number.isFinite)).toBe(true);
+    backend.close();
+    expect(driver.leaks).toEqual([]);
+  });
+
+  it("a failed launch leaves the state as it was; a lost device is remembered", () => {
+    const driver = new FakeDriver();
+    let fails = false;
+    const backend = open(driver, (steps) => ({
+      ...steps,
+      attend: (...args) => {
+        if (fails) throw new CudaError("cuLaunchKernel", "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES", "");
+        steps.attend(...args);
+      },
+    }));
+    const kv = backend.createKv(64);
+    const expected = backend.forward([{ kv, tokens, logits: "last" }]).logits[0].slice();
+    kv.reset();
+    fails = true;
+    expect(() => backend.forward([{ kv, tokens, logits: "last" }])).toThrow(CudaError);
+    expect(kv.lengthTokens).toBe(0);
+    fails = false;
+    expect(backend.forward([{ kv, tokens, logits: "last" }]).logits[0]).toEqual(expected);
+
+    driver.failAt("synchronize", "CUDA_ERROR_ILLEGAL_ADDRESS");
+    const forward = () => backend.forward([{ kv, tokens, logits: "last" }]);
+    expect(forward).toThrow(/CUDA_ERROR_ILLEGAL_ADDRESS.*restart/);
+    const calls = driver.calls.length;
+    expect(forward).toThrow(/CUDA_ERROR_ILLEGAL_ADDRESS/);
+    expect(driver.calls.length).toBe(calls);
+    expect(() => backend.createKv(16)).toThrow(CudaError);
+    driver.lose("CUDA_ERROR_ILLEGAL_ADDRESS");
+    backend.close();
+  });
+
+  it("router scores that are not finite name the layer", () => {
+    const driver = new FakeDriver();
+    const backend = open(driver, (steps) => ({
+      ...steps,
+      route: (...args) => {
+        const [, tokenCount, , logits, , , , , mark] = args;
+        if (mark === 2) driver.memoryAt(logits.address, 4 * tokenCount).fill(0xff);
+        steps.route(...args);
+      },
+    }));
+    const kv = backend.createKv(64);
+    expect(() => backend.forward([{ kv, tokens, logits: "last" }])).toThrow(/^layer 1: router scores/);
+    expect(kv.lengthTokens).toBe(0);
+    backend.close();
+  });
+
+  it("an old device and a missing one are refused by name", () => {
+    const old = new FakeDriver({ device: { name: "GTX", computeCapability: 75 } });
+    expect(() => open(old)).toThrow(/GTX has compute capability 7\.5, the kernels need 8 or newer/);
+    expect(old.leaks).toEqual([]);
+    const missing = { driver: new FakeDriver(), steps: null!, kernelImage: FAKE_IMAGE, device: 3 };
+    expect(() => createCudaBackend(tinyModel(), addon!, missing)).toThrow(/device 3 of 1/);
+  });
+});
