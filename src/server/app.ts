@@ -49,11 +49,14 @@ export type AddRoutes = (tools: RouteTools) => void;
 export function createApp(parts: AppParts, routes: readonly AddRoutes[]): Hono {
   const app = new Hono();
   const log = parts.log ?? SILENT_LOG;
-  guard(app, parts, log);
+  const shapes = new Map<string, ErrorShape>();
+  guard(app, parts, log, shapes);
   const answerRoute: RouteTools["answerRoute"] = (path, errorBody, parse) => {
+    shapes.set(path, errorBody);
     app.post(path, (c) => withErrors(c, errorBody, log, () => answer(c, parts, log, parse)));
   };
   const jsonRoute: RouteTools["jsonRoute"] = (path, errorBody, respond) => {
+    shapes.set(path, errorBody);
     app.post(path, (c) =>
       withErrors(c, errorBody, log, async () => c.json(respond(await readJsonBody(c.req.raw)))),
     );
@@ -74,7 +77,7 @@ export function createApp(parts: AppParts, routes: readonly AddRoutes[]): Hono {
 }
 
 /** Keys, origins and counting, before any route. */
-function guard(app: Hono, parts: AppParts, log: ServerLog): void {
+function guard(app: Hono, parts: AppParts, log: ServerLog, shapes: ReadonlyMap<string, ErrorShape>): void {
   const keys = new KeyCheck(parts.apiKeys ?? []);
   const origins = new OriginCheck(parts.corsOrigins ?? [], !keys.isOpen);
   app.use(async (c, next) => {
@@ -90,7 +93,7 @@ function guard(app: Hono, parts: AppParts, log: ServerLog): void {
       if (!c.req.path.startsWith("/health")) keys.check(c.req.raw.headers);
       await next();
     } catch (error) {
-      c.res = errorResponse(c, openAiErrorBody, toApiError(error));
+      c.res = errorResponse(c, shapes.get(c.req.path) ?? openAiErrorBody, toApiError(error));
     }
     if (allowed !== undefined) allowOrigin(c, allowed);
     const { status } = c.res;

@@ -1,0 +1,136 @@
+// Routes about the server itself: models, tokens, health, metrics.
+import type { Context } from "hono";
+import { z } from "zod";
+import type { Gauge, ServedModel } from "../answer-source.ts";
+import { ApiError } from "../api-error.ts";
+import type { AppParts, RouteTools } from "../app.ts";
+import { MAX_TOKEN_IDS } from "../limits.ts";
+import { openAiErrorBody } from "../wire/openai-errors.ts";
+import { parseBody } from "../wire/parse-body.ts";
+
+/** The text under any of the names that other servers use. Marks stay text unless `parse_special` is set. */
+export const tokenizeSchema = z.looseObject({
+  content: z.string().nullish(),
+  prompt: z.string().nullish(),
+  text: z.string().nullish(),
+  add_special: z.boolean().nullish(),
+  parse_special: z.boolean().nullish(),
+});
+/** The body of `/detokenize`. */
+export const detokenizeSchema = z.looseObject({ tokens: z.array(z.int().min(0)).max(MAX_TOKEN_IDS) });
+
+/** How long `/metrics` waits for numbers of the source, which may be busy; then it shows the last known. */
+const GAUGES_WAIT_MS = 100;
+
+/** Adds `/v1/models`, `/tokenize`, `/detokenize`, `/health` and `/metrics`. */
+export function serviceRoutes(tools: RouteTools): void {
+  modelRoutes(tools);
+  tokenRoutes(tools);
+  const { app, parts } = tools;
+  app.get("/health", (c) => health(c, parts));
+  app.get("/health/ready", (c) => health(c, parts));
+  app.get("/health/live", (c) =>
+    c.json({ status: parts.state.phase === "failed" ? "failed" : "ok" }, liveStatus(parts)),
+  );
+  let known: Gauge[] = [];
+  app.get("/metrics", async (c) => {
+    const { state, metrics } = parts;
+    const reading = state.runner?.model.readGauges?.().then(
+      (gauges) => {
+        known = gauges;
+      },
+      () => {},
+    );
+    await Promise.race([reading, new Promise((resolve) => setTimeout(resolve, GAUGES_WAIT_MS))]);
+    const admission = state.runner?.admission;
+    const text = metrics.render({
+      running: admission?.running ?? 0,
+      queued: admission?.queued ?? 0,
+      isReady: state.phase === "ready",
+      source: known,
+    });
+    return c.body(text, 200, { "content-type": "text/plain; version=0.0.4; charset=utf-8" });
+  });
+}
+
+// A process that has failed cannot mend itself: both say so, so that a supervisor restarts it.
+function liveStatus(parts: AppParts): 200 | 503 {
+  return parts.state.phase === "failed" ? 503 : 200;
+}
+
+function health(c: Context, parts: AppParts): Response {
+  const { phase, reason } = parts.state;
+  return c.json({ status: phase === "ready" ? "ok" : phase, reason }, phase === "ready" ? 200 : 503);
+}
+
+/** Fields of OpenAI's, Anthropic's and other local servers' model objects together. */
+function modelObject(model: ServedModel, createdSeconds: number): object {
+  return {
+    id: model.id,
+    object: "model",
+    type: "model",
+    created: createdSeconds,
+    created_at: new Date(createdSeconds * 1000).toISOString(),
+    display_name: model.id,
+    owned_by: "ds4-ts",
+    context_length: model.ctxTokens,
+    max_model_len: model.ctxTokens,
+    max_input_tokens: model.ctxTokens - 1,
+    max_tokens: model.defaultMaxTokens ?? model.ctxTokens - 1,
+    input_modalities: ["text"],
+    output_modalities: ["text"],
+    supported_parameters: [
+      "tools",
+      "reasoning",
+      "temperature",
+      "top_p",
+      "top_k",
+      "min_p",
+      "seed",
+      "stop",
+      "logprobs",
+    ],
+  };
+}
+
+function modelRoutes({ app, parts }: RouteTools): void {
+  const createdSeconds = Math.floor(Date.now() / 1000);
+  app.get("/v1/models", (c) => {
+    const { model } = parts.state.require();
+    const page = { has_more: false, first_id: model.id, last_id: model.id };
+    return c.json({ object: "list", data: [modelObject(model, createdSeconds)], ...page });
+  });
+  app.get("/v1/models/:id{.+}", (c) => {
+    const { model } = parts.state.require();
+    const id = c.req.param("id");
+    if (id === model.id) return c.json(modelObject(model, createdSeconds));
+    const message = `no model ${JSON.stringify(id.slice(0, 100))} is loaded; this server has ${model.id}`;
+    throw new ApiError("not-found", message, { param: "model", code: "model_not_found" });
+  });
+}
+
+function tokenRoutes({ parts, jsonRoute }: RouteTools): void {
+  jsonRoute("/tokenize", openAiErrorBody, (body) => {
+    const { tokenizer, ctxTokens } = parts.state.require().model;
+    const parsed = parseBody(tokenizeSchema, body);
+    const text = parsed.content ?? parsed.prompt ?? parsed.text;
+    if (text === null || text === undefined) {
+      throw new ApiError("invalid-request", "content: expected string, got undefined", { param: "content" });
+    }
+    const ids = tokenizer.encode(text, { allowSpecial: parsed.parse_special === true });
+    const tokens = parsed.add_special ? [tokenizer.bosId, ...ids] : [...ids];
+    return { tokens, count: tokens.length, max_model_len: ctxTokens };
+  });
+  jsonRoute("/detokenize", openAiErrorBody, (body) => {
+    const { tokenizer } = parts.state.require().model;
+    const { tokens } = parseBody(detokenizeSchema, body);
+    const wrong = tokens.findIndex((id) => id >= tokenizer.vocabSize);
+    if (wrong >= 0) {
+      const param = `tokens[${wrong}]`;
+      const message = `${param}: expected a token id below ${tokenizer.vocabSize}, got ${tokens[wrong]}`;
+      throw new ApiError("invalid-request", message, { param });
+    }
+    const text = tokenizer.decode(tokens);
+    return { content: text, prompt: text };
+  });
+}
