@@ -8,6 +8,7 @@ import { registerInspect } from "./inspect.ts";
 import { registerPlan } from "./plan-command.ts";
 import { main } from "./program.ts";
 import { registerQuantize } from "./quantize-command.ts";
+import { registerServe } from "./serve-command.ts";
 import { registerSynth } from "./synth-command.ts";
 
 process.exitCode = await main(process.argv.slice(2), [
@@ -18,5 +19,6 @@ process.exitCode = await main(process.argv.slice(2), [
   registerImatrix,
   registerSynth,
   registerBench,
+  registerServe,
   registerDownload,
 ]);
