@@ -120,34 +120,43 @@ export class AnswerRunner {
     state: RunState,
   ): AsyncGenerator<AnswerEvent, void> {
     state.hasBegun = true;
-    const { metrics, log } = this.#options;
-    const meter = metrics.startAnswer();
+    const meter = this.#options.metrics.startAnswer();
+    let text: AnswerText | undefined;
     try {
       await ticket.turn;
       if (signal.aborted) throw new CancelledError();
-      const text = this.#answerText(prepared);
+      text = this.#answerText(prepared);
       const stream = state.stream ?? this.model.source.generate(prepared.generate, { signal });
       for await (const event of stream) {
         if (event.kind === "token") meter.token();
         for (const answerEvent of text.take(event)) {
-          if (answerEvent.kind === "finish") meter.finish(answerEvent.usage);
+          if (answerEvent.kind === "finish") {
+            // Before it is passed on: readers need not come back for more.
+            meter.finish(answerEvent.usage);
+            this.#noteText(text);
+          }
           yield answerEvent;
         }
         if (text.isFinished) break;
       }
-      for (const { reason, rawText } of text.malformed) {
-        metrics.malformedCall(reason);
-        log.line(`malformed tool call: ${reason}, ${rawText.length} characters`);
-      }
-      if (log.traces) log.trace("answer", { text: text.rawText });
     } catch (error) {
       meter.fail(error);
+      if (text !== undefined) this.#noteText(text);
       this.#noteFault(error);
       throw error;
     } finally {
       meter.end();
       ticket.leave();
     }
+  }
+
+  #noteText(text: AnswerText): void {
+    const { metrics, log } = this.#options;
+    for (const { reason, rawText } of text.malformed) {
+      metrics.malformedCall(reason);
+      log.line(`malformed tool call: ${reason}, ${rawText.length} characters`);
+    }
+    if (log.traces) log.trace("answer", { text: text.rawText });
   }
 
   #noteFault(error: unknown): void {

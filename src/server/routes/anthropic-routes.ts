@@ -11,5 +11,5 @@ export function anthropicRoutes({ app, parts, answerRoute, jsonRoute }: RouteToo
     return { input_tokens: parts.state.require().promptTokens(request).length };
   });
   // One client looks here whether there is a server before its first request.
-  app.on("HEAD", "/api/hello", (c) => c.body(null, 200));
+  app.get("/api/hello", (c) => c.text("hello"));
 }

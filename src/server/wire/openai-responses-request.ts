@@ -36,7 +36,7 @@ export const responsesRequestSchema = z.looseObject({
   input: z.union([z.string(), z.array(itemSchema).max(MAX_MESSAGES)]).nullish(),
   instructions: z.string().nullish(),
   previous_response_id: z.string().nullish(),
-  conversation: z.unknown(),
+  conversation: z.unknown().optional(),
   store: z.boolean().nullish(),
   background: z.boolean().nullish(),
   stream: z.boolean().nullish(),
