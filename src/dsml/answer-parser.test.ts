@@ -152,6 +152,19 @@ describe("mentions of tags", () => {
     expect(answer.calls[0].notes).toEqual(["recovered from unclosed code"]);
   });
 
+  it("thinking or code closed within a block: what follows is read as ever", () => {
+    const half = bashBlock("ls").slice(0, 100);
+    const thought = parseAnswer(`a ${half}</think>b\n\n${bashBlock("ls")}`, { thinking: true });
+    expect(thought).toMatchObject({ reasoning: `a ${half}`, content: "b", calls: LS, malformed: [] });
+    const fenced = parseAnswer(`\`\`\`\n${half}\n\`\`\`\nb\n\n${bashBlock("ls")}`);
+    expect(fenced).toMatchObject({ content: `\`\`\`\n${half}\n\`\`\`\nb`, calls: LS, malformed: [] });
+    const span = parseAnswer(`Use \`<｜DSML｜tool_calls><｜DSML｜invoke name="bash">\n\n${bashBlock("ls")}`);
+    expect(span).toMatchObject({
+      content: 'Use `<｜DSML｜tool_calls><｜DSML｜invoke name="bash">',
+      calls: LS,
+    });
+  });
+
   it("a stray backtick protects its own line only", () => {
     expect(parseAnswer(`Use \` here.\n\n${bashBlock("ls")}`)).toMatchObject({
       content: "Use ` here.",

@@ -69,6 +69,8 @@ function trimJson(text: string): string {
 }
 
 function parse(text: string): JsonValue | undefined {
+  // Most text that is not JSON shows it at once, which is much cheaper than an error.
+  if (!/^[-0-9"[{tfn]/.test(text)) return undefined;
   try {
     return parseJson(text);
   } catch {

@@ -1,7 +1,7 @@
 // Compares streamed parses of random answers with whole ones, and checks what must hold for every parse.
 import { createAnswerParser } from "../../src/dsml/answer-parser.ts";
 import { EventList } from "../../src/dsml/event-list.ts";
-import type { ParseEvent } from "../../src/dsml/events.ts";
+import type { MarkRange, ParseEvent } from "../../src/dsml/events.ts";
 import { mulberry32 } from "../random-values.ts";
 import {
   FUZZ_TOOLS,
@@ -33,7 +33,8 @@ export function fuzzDsml(options: { count: number; seed: number; start?: number 
       const known = random() % 2 === 0;
       const events = parse([whole], answer, known);
       const problem =
-        lawBroken(events, whole.text) ?? difference(events, parse(randomCuts(whole, random), answer, known));
+        lawBroken(events, whole, known) ??
+        difference(events, parse(randomCuts(whole, random), answer, known));
       if (problem !== undefined) failures.push({ index, problem: `${problem}\n${JSON.stringify(answer)}` });
       for (const type of new Set(events.map((event) => event.type)))
         withEvents[type] = (withEvents[type] ?? 0) + 1;
@@ -60,7 +61,8 @@ function difference(whole: ParseEvent[], streamed: ParseEvent[]): string | undef
 }
 
 /** The law that a list of events breaks, or undefined. */
-function lawBroken(events: readonly ParseEvent[], sampled: string): string | undefined {
+function lawBroken(events: readonly ParseEvent[], sampled: MarkedText, known: boolean): string | undefined {
+  const origins = originLetters(sampled.text.length, sampled.marks);
   let text = "";
   let started = 0;
   const open = new Map<number, string>();
@@ -73,7 +75,13 @@ function lawBroken(events: readonly ParseEvent[], sampled: string): string | und
       const before = open.get(event.index);
       if (before === undefined) return "arguments of a call that is not open";
       open.set(event.index, before + event.delta);
-    } else text += event.rawText;
+    } else {
+      const { length } = event.rawText;
+      const expected = known ? origins.slice(text.length, text.length + length) : undefined;
+      if ((event.marks && originLetters(length, event.marks)) !== (length === 0 ? "" : expected))
+        return `wrong marks of ${event.type}`;
+      text += event.rawText;
+    }
     if (event.type === "toolCallEnd") {
       if (open.get(event.index) !== event.argumentsJson) return "the deltas are not the arguments";
       const parsed = JSON.parse(event.argumentsJson);
@@ -85,5 +93,12 @@ function lawBroken(events: readonly ParseEvent[], sampled: string): string | und
       return "a call that is not open is void";
   }
   if (open.size > 0) return "a call was left open";
-  return text === sampled ? undefined : `text was lost: ${JSON.stringify(text)}`;
+  return text === sampled.text ? undefined : `text was lost: ${JSON.stringify(text)}`;
+}
+
+/** One letter for each character: `s` within a mark, `-` outside. */
+function originLetters(length: number, marks: readonly MarkRange[]): string {
+  const letters = Array<string>(length).fill("-");
+  for (const [start, end] of marks) letters.fill("s", start, end);
+  return letters.join("");
 }
