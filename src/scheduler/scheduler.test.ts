@@ -196,6 +196,14 @@ describe("faults", () => {
     }
   });
 
+  it("are not what a wrong request is: it is refused with its own error, and nothing runs", () => {
+    const harness = new SchedulerHarness(new FakeBackend(VOCAB, logits, 24), { ctxTokens: 50 });
+    const codes = [new Array(50).fill(1), [], [VOCAB]].map((prompt) => harness.submit(prompt).error);
+    expect(codes).toMatchObject([{ code: "context-full" }, { code: "request" }, { code: "session" }]);
+    expect(harness.scheduler.step()).toBe(false);
+    expect(harness.scheduler.stats().counters).toMatchObject({ accepted: 0, refused: 3, failed: 0 });
+  });
+
   it("in the logits end that request only", async () => {
     const backend = new FakeBackend(VOCAB, (tokens) =>
       tokens[0] === 1 ? new Float32Array(VOCAB).fill(NaN) : logits(tokens),

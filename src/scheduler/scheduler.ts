@@ -5,6 +5,7 @@ import { Ds4Error } from "../core/errors.ts";
 import type { Progress } from "../core/progress.ts";
 import type { FinishReason, TokenDecoder } from "../session/generate.ts";
 import { type BatchEntry, ChunkPacer, nextPrefill } from "./batch-plan.ts";
+import { checkRequest } from "./check-request.ts";
 import { CheckpointPool } from "./checkpoint-pool.ts";
 import { faultText, isDeviceLost, probeBackend } from "./faults.ts";
 import { Job, type JobControl } from "./job.ts";
@@ -110,6 +111,7 @@ export class Scheduler {
     const { backend, createDecoder, sink } = this.#parts;
     try {
       if (this.#health.state === "failed") throw new BackendFaultError(this.#health.reason!);
+      checkRequest(request, { ctxTokens: this.#settings.ctxTokens, spec: backend.spec });
       const options = { id, request, control, nowMs: this.#now() };
       this.#queue.push(new Job(options, this.#settings.ctxTokens, backend, createDecoder()));
       this.#metrics.counters.accepted++;
