@@ -41,13 +41,13 @@ export async function runOneShot(context: RunContext, text: string): Promise<num
           seed: String(context.sampling.seed),
           model: context.model.path,
           backend: engine.info.backendName,
-          ...summaryJson(finish!, stats),
+          ...summaryJson(finish!, stats, engine.info),
         };
         terminal.out.write(`${JSON.stringify(answer, null, 2)}\n`);
       } else {
         if (finish!.finishReason === "length")
           note(terminal, "ds4: cut at the token limit or the end of the context");
-        note(terminal, `ds4: ${summaryLine(finish!, stats)}`);
+        note(terminal, `ds4: ${summaryLine(finish!, stats, engine.info)}`);
       }
       return finish!.finishReason === "cancelled" ? EXIT.interrupted : EXIT.ok;
     });

@@ -20,13 +20,24 @@ export function openParts(options: EngineWorkerOptions, onProgress?: ProgressLis
     const choice = chooseBackend(options.backend);
     const warnings = [...choice.warnings, ...preflight(file, { ...options, backend: choice.name })];
     const tokenizer = tokenizerFromGguf(file);
-    const backend = createBackend(choice, file, { threads: options.threads, onProgress });
+    const { threads, cancel } = options;
+    const backend = createBackend(choice, file, { threads, onProgress, signal: cancel && signalOf(cancel) });
     const createDecoder = () => tokenizer.createDetokenizer({ hideControl: true });
     return { backend: closingFile(backend, file), createDecoder, warnings };
   } catch (error) {
     file.close();
     throw error;
   }
+}
+
+/** A signal that another thread sets. */
+function signalOf(cancel: SharedArrayBuffer): { readonly aborted: boolean } {
+  const flag = new Int32Array(cancel);
+  return {
+    get aborted() {
+      return Atomics.load(flag, 0) !== 0;
+    },
+  };
 }
 
 /** What `openBackend` needs to know. */

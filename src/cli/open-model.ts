@@ -18,6 +18,8 @@ export const BUNDLED_MODEL_PATH = join(PACKAGE_ROOT, "models", "nano-q2-q4.gguf"
 /** A model file as far as text needs it. */
 export interface OpenModel {
   path: string;
+  /** Of all parts. */
+  sizeBytes: number;
   tokenizer: Tokenizer;
   /** Which release the weights are of, as far as the file says; it decides the effort texts. */
   checkpoint: Checkpoint;
@@ -38,7 +40,14 @@ export function openModel(path: string): OpenModel {
   const file = openGguf(path);
   try {
     const tokenizer = tokenizerFromGguf(file);
-    return { path, tokenizer, checkpoint: checkpointOf(file, path), trainedCtxTokens: trainedContext(file) };
+    const { sizeBytes } = file;
+    return {
+      path,
+      sizeBytes,
+      tokenizer,
+      checkpoint: checkpointOf(file, path),
+      trainedCtxTokens: trainedContext(file),
+    };
   } finally {
     file.close();
   }

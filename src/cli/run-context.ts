@@ -2,7 +2,9 @@
 // built from flags, and interruption.
 import { readFileSync } from "node:fs";
 import { Ds4Error, UsageError } from "../core/errors.ts";
+import { GIB } from "../core/units.ts";
 import { openGguf } from "../gguf/open-gguf.ts";
+import { raiseOomScore } from "../machine/oom-score.ts";
 import { Engine } from "../session/engine.ts";
 import type { GenerateRequest, ThinkingTags } from "../session/generate.ts";
 import type { SamplingParams } from "../session/sampling-params.ts";
@@ -14,10 +16,16 @@ import { type OpenModel, openModel, resolveModelPath } from "./open-model.ts";
 import { preflight } from "./preflight.ts";
 import { ProgressBar } from "./progress-bar.ts";
 import { backendOf, type RunFlags, samplingOf } from "./run-options.ts";
+import { loadLine } from "./summary.ts";
 import { note, type Terminal } from "./terminal.ts";
 
 /** Largest prompt or text file: far above a million tokens, far below what would exhaust the heap. */
 const MAX_TEXT_BYTES = 64 * 1024 * 1024;
+
+/** Models from this size on make the process the first to be ended when memory runs out. */
+const OOM_SCORE_FROM_BYTES = GIB;
+/** Loads from this length on are worth a line, as they were worth a progress bar. */
+const LOAD_LINE_FROM_SECONDS = 2;
 
 /** Reads a UTF-8 text file; `-` is standard input. Throws `usage` when it cannot be read, is too large or binary. */
 export function readTextFile(path: string, flag: string): string {
@@ -108,19 +116,24 @@ export class RunContext {
     };
   }
 
-  /** Loads the weights, with progress and warnings. `headRows`, `ctxTokens`: see `EngineWorkerOptions`. */
+  /** Loads the weights, with progress and warnings; Ctrl+C stops it (`cancelled`). `headRows`, `ctxTokens`: see `EngineWorkerOptions`. */
   async openEngine(demand: { headRows?: number; ctxTokens?: number } = {}): Promise<Engine> {
     const { flags, terminal, bar, model } = this;
-    const engine = await Engine.open({
-      modelPath: model.path,
-      backend: backendOf(flags),
-      threads: flags.threads,
-      ctxTokens: demand.ctxTokens ?? flags.ctx,
-      headRows: demand.headRows,
-      force: flags.force === true,
-      onProgress: bar.listener,
-    }).finally(() => bar.clear());
+    const oomScore = model.sizeBytes >= OOM_SCORE_FROM_BYTES ? raiseOomScore() : undefined;
+    const engine = await interruptible((signal) =>
+      Engine.open({
+        modelPath: model.path,
+        backend: backendOf(flags),
+        threads: flags.threads,
+        ctxTokens: demand.ctxTokens ?? flags.ctx,
+        headRows: demand.headRows,
+        force: flags.force === true,
+        signal,
+        onProgress: bar.listener,
+      }),
+    ).finally(() => bar.clear());
     for (const warning of engine.info.warnings) note(terminal, `warning: ${warning}`);
+    if (engine.info.loadSeconds >= LOAD_LINE_FROM_SECONDS) note(terminal, loadLine(engine.info, oomScore));
     return engine;
   }
 

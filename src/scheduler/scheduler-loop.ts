@@ -48,6 +48,7 @@ export async function serveScheduler(
       spec: backend.spec,
       warnings,
       loadSeconds: (performance.now() - started) / 1000,
+      weightBytes: backend.stats().weightBytes,
       slots: options.slots,
       queueLimit: options.queueLimit,
       ctxTokens,

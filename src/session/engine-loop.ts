@@ -57,6 +57,7 @@ export async function serveEngine(port: MessagePort, options: EngineWorkerOption
     spec: backend.spec,
     warnings: parts.warnings,
     loadSeconds: (performance.now() - started) / 1000,
+    weightBytes: backend.stats().weightBytes,
   };
   const runner = new CallRunner(parts, options.ctxTokens, send);
   port.on("message", (message: ToWorker) => {

@@ -25,6 +25,8 @@ export interface EngineWorkerOptions {
   /** KV states held at once, and bytes for checkpoints of them; 1 and 0 by default. Both count in the memory plan. */
   slots?: number;
   checkpointBytes?: number;
+  /** One Int32: anything but 0 asks to stop loading. */
+  cancel?: SharedArrayBuffer;
 }
 
 /** What is known of an opened engine. */
@@ -36,6 +38,8 @@ export interface EngineInfo {
   /** Things the user should know, one line each. */
   warnings: string[];
   loadSeconds: number;
+  /** Bytes of weights that were loaded. */
+  weightBytes: number;
 }
 
 /** Counters and memory of an engine. */

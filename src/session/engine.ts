@@ -27,8 +27,10 @@ const DEFAULT_WORKER_URL = new URL(
 const CLOSE_TIMEOUT_MS = 10_000;
 
 /** How to open an engine. */
-export interface EngineOptions extends Partial<EngineWorkerOptions> {
+export interface EngineOptions extends Partial<Omit<EngineWorkerOptions, "cancel">> {
   modelPath: string;
+  /** Aborting it stops loading; afterwards it means nothing. */
+  signal?: AbortSignal;
   /** Progress of loading. */
   onProgress?: ProgressListener;
   /** Another worker program, which must call `serveEngine`. */
@@ -62,18 +64,23 @@ export class Engine {
   #ended: Error | undefined;
 
   /**
-   * Starts the worker and loads the model. Throws what loading throws (`gguf`, `unsupported-model`, `memory`, …)
-   * or `EngineCrashedError`.
+   * Starts the worker and loads the model. Throws what loading throws (`gguf`, `unsupported-model`, `memory`,
+   * `cancelled`, …) or `EngineCrashedError`.
    */
   static async open(options: EngineOptions): Promise<Engine> {
     const { modelPath, backend = "auto", threads, ctxTokens, headRows, force } = options;
-    const workerData: EngineWorkerOptions = { modelPath, backend, threads, ctxTokens, headRows, force };
+    const cancel = new SharedArrayBuffer(4);
+    const abort = () => void Atomics.store(new Int32Array(cancel), 0, 1);
+    if (options.signal?.aborted) abort();
+    options.signal?.addEventListener("abort", abort, { once: true });
+    const demand = { modelPath, backend, threads, ctxTokens, headRows, force };
+    const workerData: EngineWorkerOptions = { ...demand, cancel };
     const worker = new Worker(options.workerUrl ?? DEFAULT_WORKER_URL, {
       workerData,
       resourceLimits: options.resourceLimits,
     });
     const engine = new Engine(worker, options.onProgress);
-    engine.#info = await engine.#loaded;
+    engine.#info = await engine.#loaded.finally(() => options.signal?.removeEventListener("abort", abort));
     return engine;
   }
 
