@@ -98,7 +98,7 @@ function lawBroken(events: readonly ParseEvent[], sampled: MarkedText, known: bo
 
 /** One letter for each character: `s` within a mark, `-` outside. */
 function originLetters(length: number, marks: readonly MarkRange[]): string {
-  const letters = Array<string>(length).fill("-");
-  for (const [start, end] of marks) letters.fill("s", start, end);
-  return letters.join("");
+  let letters = "";
+  for (const [start, end] of marks) letters += "-".repeat(start - letters.length) + "s".repeat(end - start);
+  return letters + "-".repeat(length - letters.length);
 }
