@@ -7,6 +7,8 @@ import type { ScheduledEvent } from "./scheduler-types.ts";
 export interface EventStreamOptions {
   /** Events that the worker may be ahead of the reader. */
   window: number;
+  /** Events may wait this long for a reader before the request is cancelled: it holds a slot. */
+  readerTimeoutMs: number;
   signal?: AbortSignal;
   onProgress?: ProgressListener;
   /** Asks the worker to look at the shared words again. */
@@ -22,6 +24,9 @@ export class EventStream {
   #done = false;
   #failure: Error | undefined;
   #wakeReader = () => {};
+  /** The last read, or when an event came to a reader that was not behind. */
+  #waitingSince = performance.now();
+  #timer: NodeJS.Timeout | undefined;
   readonly #abort = () => this.cancel();
 
   constructor(options: EventStreamOptions) {
@@ -47,8 +52,10 @@ export class EventStream {
   }
 
   push(event: ScheduledEvent): void {
+    if (this.#queue.length === 0) this.#waitingSince = performance.now();
     this.#queue.push(event);
     if (event.kind === "finish") this.#end();
+    else this.#timer ??= this.#watch(this.#options.readerTimeoutMs);
     this.#wakeReader();
   }
 
@@ -78,6 +85,7 @@ export class EventStream {
       for (;;) {
         const event = this.#queue.shift();
         if (event !== undefined) {
+          this.#waitingSince = performance.now();
           this.#giveCredit();
           yield event;
         } else if (this.#failure !== undefined) throw this.#failure;
@@ -100,8 +108,20 @@ export class EventStream {
     if (!this.#done && consumed % half === 0) this.#options.wakeWorker();
   }
 
+  #watch(delayMs: number): NodeJS.Timeout {
+    const look = () => {
+      this.#timer = undefined;
+      if (this.#queue.length === 0) return; // the next event starts it again
+      const leftMs = this.#waitingSince + this.#options.readerTimeoutMs - performance.now();
+      if (leftMs <= 0) this.cancel();
+      else this.#timer = this.#watch(leftMs);
+    };
+    return setTimeout(look, delayMs).unref();
+  }
+
   #end(): void {
     this.#done = true;
+    clearTimeout(this.#timer);
     this.#options.signal?.removeEventListener("abort", this.#abort);
   }
 }

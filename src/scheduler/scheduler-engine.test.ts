@@ -97,6 +97,16 @@ describe("scheduler engine", () => {
     expect(rest.at(-1)).toMatchObject({ finishReason: "length", completionTokens: 60 });
   });
 
+  it("frees the slot of a reader that takes nothing any more", async () => {
+    const engine = await open("good", { eventWindow: 8, readerTimeoutMs: 100 });
+    const slow = engine.generate(request(1, { maxTokens: 60 }));
+    await slow.next();
+    await new Promise((resolve) => setTimeout(resolve, 400));
+    expect((await engine.stats()).slots[0].state).toBe("idle");
+    expect((await collect(slow)).at(-1)).toMatchObject({ finishReason: "cancelled", completionTokens: 8 });
+    expect(await collect(engine.generate(request(2)))).toHaveLength(22); // a reader that reads is left alone
+  });
+
   it("answers a lost device with an error for all, and a failed health (case 36)", async () => {
     const engine = await open("lost");
     const answers = [1, 2, 3].map((seed) => collect(engine.generate(request(seed))));

@@ -26,12 +26,15 @@ const DEFAULT_WORKER_URL = new URL(
 /** A worker that does not end this long after `close` is ended by force: saving a large state takes a while. */
 const CLOSE_TIMEOUT_MS = 60_000;
 const DEFAULT_EVENT_WINDOW = 256;
+const DEFAULT_READER_TIMEOUT_MS = 600_000;
 const RETRY_MIN_MS = 1000;
 const RETRY_MAX_MS = 60_000;
 
 /** How to open a scheduler. */
 export interface SchedulerOptions extends EngineOptions, SchedulerLimits {
   slots: number;
+  /** A request whose events nobody takes for this long is cancelled, for it holds a slot. Default 600,000. */
+  readerTimeoutMs?: number;
   /** Called with one line at a time: cache files refused, faults, warnings at run time. */
   onLog?: (line: string) => void;
 }
@@ -59,7 +62,7 @@ export class SchedulerEngine {
   /** Starts the worker and loads the model. Throws what loading throws, or `EngineCrashedError`. */
   static async open(options: SchedulerOptions): Promise<SchedulerEngine> {
     checkLimits(options);
-    const { onProgress, workerUrl, resourceLimits, onLog, ...rest } = options;
+    const { onProgress, workerUrl, resourceLimits, onLog, readerTimeoutMs, ...rest } = options;
     const workerData: SchedulerWorkerOptions = { ...rest, backend: rest.backend ?? "auto" };
     const worker = new Worker(workerUrl ?? DEFAULT_WORKER_URL, {
       workerData,
@@ -110,7 +113,7 @@ export class SchedulerEngine {
    * The stream begins to run at the call, not at the first read. Aborting the signal or leaving the loop stops the
    * work within a token or a chunk, in the queue too; the stream then ends with a `finish` event of reason
    * `cancelled`. It throws `backend-fault` or `EngineCrashedError`. A reader that falls `eventWindow` events behind
-   * pauses its own request only. A stream that is never read must be ended with `return()` or the signal.
+   * pauses its own request only, and one that takes nothing for `readerTimeoutMs` is cancelled. A stream that is never read must be ended with `return()` or the signal.
    */
   generate(request: ScheduledRequest, options: CallOptions = {}): AsyncGenerator<ScheduledEvent, void> {
     if (this.#ended !== undefined) throw this.#ended;
@@ -124,6 +127,7 @@ export class SchedulerEngine {
     const id = this.#nextId++;
     const stream = new EventStream({
       window: this.#options.eventWindow ?? DEFAULT_EVENT_WINDOW,
+      readerTimeoutMs: this.#options.readerTimeoutMs ?? DEFAULT_READER_TIMEOUT_MS,
       signal: options.signal,
       onProgress: options.onProgress,
       wakeWorker: () => this.#send({ kind: "wake" }),
