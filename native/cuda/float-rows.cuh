@@ -7,6 +7,11 @@ namespace ds4::cuda {
 
 constexpr int kFloatTokens = 4;
 
+/// Which runs of 32 columns a warp takes: first, first + step, ...
+struct Turns {
+  int first, step;
+};
+
 /// Weights of a 16-byte piece as floats.
 template <int Type>
 __device__ __forceinline__ void widen(const uint4& piece, float* values) {
@@ -28,11 +33,11 @@ __device__ __forceinline__ void widen(const uint4& piece, float* values) {
 /// F32, F16, BF16: the warps of a block take turns at 32 columns. `sums` [4][8]: rows of the lane's piece.
 template <int Type>
 __device__ __forceinline__ void plainColumns(const uint8_t* panel, int cols, const float* const (&x)[kFloatTokens],
-                                             int lane16, int warp, int warps, float (&sums)[kFloatTokens][8]) {
+                                             int lane16, const Turns& turns, float (&sums)[kFloatTokens][8]) {
   constexpr int kLanes = Type == kF32 ? 4 : 2;      // lanes per column
   constexpr int kRows = Type == kF32 ? 4 : 8;       // rows per lane
   constexpr int kStep = 16 / kLanes, kPieces = 32 / kStep;
-  for (int first = 32 * warp; first < cols; first += 32 * warps) {
+  for (int first = 32 * turns.first; first < cols; first += 32 * turns.step) {
     uint4 pieces[kPieces];
 #pragma unroll
     for (int i = 0; i < kPieces; i++) {
@@ -57,8 +62,8 @@ __device__ __forceinline__ void plainColumns(const uint8_t* panel, int cols, con
 
 /// MXFP4: lane i of 16 has the codes of columns i and i + 16, all rows.
 __device__ __forceinline__ void mxfp4Columns(const uint8_t* panel, int cols, const float* const (&x)[kFloatTokens],
-                                             int lane16, int warp, int warps, float (&sums)[kFloatTokens][16]) {
-  for (int sub = warp; sub < cols / 32; sub += warps) {
+                                             int lane16, const Turns& turns, float (&sums)[kFloatTokens][16]) {
+  for (int sub = turns.first; sub < cols / 32; sub += turns.step) {
     const uint8_t* block = panel + static_cast<int64_t>(sub) * mxfp4_panel::kBytes;
     const uint4 codes = loadStream16(block + mxfp4_panel::kCodes + 16 * lane16);
     const uint4 exponents = loadConstant<uint4>(block);
@@ -89,11 +94,11 @@ __device__ __forceinline__ float sumLanes(float value, int from, int to) {
 /// Sums of two panels with `tokens` (1..4) rows of x into partial[token][32 rows] of this warp.
 template <int Type>
 __device__ __forceinline__ void plainRows(const uint8_t* panel, int cols, const float* const (&x)[kFloatTokens],
-                                          const Lane& lane, int warps, float* partial) {
+                                          const Lane& lane, const Turns& turns, float* partial) {
   constexpr int kLanes = Type == kF32 ? 4 : 2, kRows = Type == kF32 ? 4 : 8;
   const int lane16 = lane.lane & 15;
   float sums[kFloatTokens][8] = {};
-  plainColumns<Type>(panel, cols, x, lane16, lane.warp, warps, sums);
+  plainColumns<Type>(panel, cols, x, lane16, turns, sums);
 #pragma unroll
   for (int t = 0; t < kFloatTokens; t++) {
 #pragma unroll
@@ -105,10 +110,10 @@ __device__ __forceinline__ void plainRows(const uint8_t* panel, int cols, const 
 }
 
 __device__ __forceinline__ void mxfp4Rows(const uint8_t* panel, int cols, const float* const (&x)[kFloatTokens],
-                                          const Lane& lane, int warps, float* partial) {
+                                          const Lane& lane, const Turns& turns, float* partial) {
   const int lane16 = lane.lane & 15;
   float sums[kFloatTokens][16] = {};
-  mxfp4Columns(panel, cols, x, lane16, lane.warp, warps, sums);
+  mxfp4Columns(panel, cols, x, lane16, turns, sums);
 #pragma unroll
   for (int t = 0; t < kFloatTokens; t++) {
 #pragma unroll
@@ -120,11 +125,11 @@ __device__ __forceinline__ void mxfp4Rows(const uint8_t* panel, int cols, const 
 }
 
 /// The other types: a lane for each of the 32 rows.
-__device__ __noinline__ void rareRows(int type, const uint8_t* panel, int cols, const float* const* x, int warps,
+__device__ __noinline__ void rareRows(int type, const uint8_t* panel, int cols, const float* const* x, Turns turns,
                                       float* partial) {
   const Lane lane = ownLane();
   float sums[kFloatTokens] = {};
-  for (int first = 32 * lane.warp; first < cols; first += 32 * warps) {
+  for (int first = 32 * turns.first; first < cols; first += 32 * turns.step) {
     for (int col = first; col < first + 32; col++) {
       const float weight = floatWeight(type, panel, lane.lane & 15, col);
       for (int t = 0; t < kFloatTokens; t++) sums[t] += x[t] == nullptr ? 0.0f : weight * x[t][col];

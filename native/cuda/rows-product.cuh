@@ -32,12 +32,16 @@ struct RowJob {
   const uint8_t* panels[2];
   Input input;
   RowList rows;
+  int split = 0, splits = 1;  // which part of the columns is this block's, of how many
+
+  __device__ __forceinline__ int firstTurn(const Lane& lane) const { return split * static_cast<int>(blockDim.x / 32) + lane.warp; }
+  __device__ __forceinline__ int turns() const { return splits * static_cast<int>(blockDim.x / 32); }
 };
 
 template <int Type, int Rows>
 __device__ __forceinline__ void intRows(const RowJob& job, int firstToken, const RowShared& shared) {
   const Lane lane = ownLane();
-  const int warps = static_cast<int>(blockDim.x) / 32, subs = job.cols / 32;
+  const int subs = job.cols / 32;
   const SharedLattice<kRowCopies> lattice(shared.lattice);
   const uint8_t* panel = lane.panel == 0 ? job.panels[0] : job.panels[1];
   const int last = job.rows.count - 1;
@@ -50,7 +54,7 @@ __device__ __forceinline__ void intRows(const RowJob& job, int firstToken, const
     sums[t] = job.input.sums(row);
   }
   float total[8] = {};
-  for (int chunk = lane.warp; chunk * kChunkSubs < subs; chunk += warps) {
+  for (int chunk = job.firstTurn(lane); chunk * kChunkSubs < subs; chunk += job.turns()) {
     IntChunk<Type> weights;
     weights.load(panel, chunk, subs, lane);
     float4 chunkScales[2];
@@ -84,8 +88,8 @@ __device__ __forceinline__ void intRows(const RowJob& job, int firstToken, const
 
 __device__ __forceinline__ void floatRows(const RowJob& job, int firstToken, int count, const RowShared& shared) {
   const Lane lane = ownLane();
-  const int warps = static_cast<int>(blockDim.x) / 32;
   const uint8_t* panel = lane.panel == 0 ? job.panels[0] : job.panels[1];
+  const Turns turns{job.firstTurn(lane), job.turns()};
   for (int first = 0; first < count; first += kFloatTokens) {
     const float* x[kFloatTokens];
 #pragma unroll
@@ -96,11 +100,11 @@ __device__ __forceinline__ void floatRows(const RowJob& job, int firstToken, int
     }
     float* partial = shared.partial + (lane.warp * kRowTokens + first) * 32;
     switch (job.type) {
-      case kF32: plainRows<kF32>(panel, job.cols, x, lane, warps, partial); break;
-      case kF16: plainRows<kF16>(panel, job.cols, x, lane, warps, partial); break;
-      case kBf16: plainRows<kBf16>(panel, job.cols, x, lane, warps, partial); break;
-      case kMxfp4: mxfp4Rows(panel, job.cols, x, lane, warps, partial); break;
-      default: rareRows(job.type, panel, job.cols, x, warps, partial); break;
+      case kF32: plainRows<kF32>(panel, job.cols, x, lane, turns, partial); break;
+      case kF16: plainRows<kF16>(panel, job.cols, x, lane, turns, partial); break;
+      case kBf16: plainRows<kBf16>(panel, job.cols, x, lane, turns, partial); break;
+      case kMxfp4: mxfp4Rows(panel, job.cols, x, lane, turns, partial); break;
+      default: rareRows(job.type, panel, job.cols, x, turns, partial); break;
     }
   }
 }
