@@ -14,6 +14,16 @@ export const PACKABLE_TYPES = [
   "MXFP4",
 ] as const satisfies readonly GgmlType[];
 
+/** Types without kernels of their own: kept as file blocks. */
+export const RARE_TYPES = [
+  "Q3_K",
+  "Q5_K",
+  "Q6_K",
+  "IQ2_XS",
+  "IQ3_XXS",
+  "IQ4_XS",
+] as const satisfies readonly GgmlType[];
+
 /** Byte offsets of 16-bit floats in a block: its scales, or the value itself. */
 const HALVES: Partial<Record<GgmlType, number[]>> = {
   F16: [0],
@@ -21,9 +31,15 @@ const HALVES: Partial<Record<GgmlType, number[]>> = {
   Q2_K: [80, 82],
   Q4_K: [0, 2],
   IQ2_XXS: [0],
+  Q3_K: [108],
+  Q5_K: [0, 2],
+  Q6_K: [208],
+  IQ2_XS: [0],
+  IQ3_XXS: [0],
+  IQ4_XS: [0],
 };
 
-/** `blocks` blocks of a packable type; the same bytes for the same seed. */
+/** `blocks` blocks of a type; the same bytes for the same seed. */
 export function randomBlocks(type: GgmlType, blocks: number, seed: number): Uint8Array {
   const { blockBytes } = ggmlType(type);
   const random = mulberry32(seed);

@@ -20,11 +20,7 @@ import {
   productStruct,
   productsStruct,
 } from "./matrix-structs.ts";
-
-/** Room for the int8 form of activations: at least `quantizedInputBytes` of the largest input. */
-export interface QuantizedInput {
-  readonly buffer: DeviceBuffer;
-}
+import type { QuantizedInput } from "./steps.ts";
 
 const blocks = (values: number, perBlock: number) => Math.ceil(values / perBlock);
 

@@ -3,7 +3,6 @@
 import { alignUp } from "../../core/units.ts";
 import type { CudaContext } from "./context.ts";
 import { DEVICE_ALIGNMENT_BYTES, type DeviceBuffer } from "./device-memory.ts";
-import type { DeviceMatrix } from "./matrix.ts";
 import {
   decodeShape,
   type ExpertSizes,
@@ -22,21 +21,7 @@ import {
   expertProductsStruct,
   expertsUpStruct,
 } from "./matrix-structs.ts";
-
-/** Room for the grouping and the experts' scratch: `expertGroupsBytes`. */
-export interface ExpertGroups {
-  readonly buffer: DeviceBuffer;
-}
-
-/** The matrices of a mixture of experts: [experts, inner, hidden], down [experts, hidden, inner]; shared ones likewise. */
-export interface ExpertMatrices {
-  gate: DeviceMatrix;
-  up: DeviceMatrix;
-  down: DeviceMatrix;
-  sharedGate: DeviceMatrix;
-  sharedUp: DeviceMatrix;
-  sharedDown: DeviceMatrix;
-}
+import type { ExpertGroups, ExpertMatrices } from "./steps.ts";
 
 const blocks = (values: number, perBlock: number) => Math.ceil(values / perBlock);
 
