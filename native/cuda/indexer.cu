@@ -49,9 +49,8 @@ extern "C" __global__ void __launch_bounds__(128)
     if (largest > 0 && isfinite(largest)) exponent = min(max(ilogbf(largest), -100), 127) - 10;
     if (lane == 0) {
       up[head] = ldexpf(1.0f, -exponent);
-      weights[head] = head < heads ? headWeights[static_cast<int64_t>(token) * heads + head] * scale *
-                                         ldexpf(1.0f, exponent)
-                                   : 0.0f;
+      const float weight = head < heads ? headWeights[static_cast<int64_t>(token) * heads + head] : 0.0f;
+      weights[head] = weight * ldexpf(1.0f, exponent);
     }
   }
   __syncthreads();
@@ -115,7 +114,7 @@ extern "C" __global__ void __launch_bounds__(128)
       total += __shfl_xor_sync(0xffffffffu, total, 1);
       total += __shfl_xor_sync(0xffffffffu, total, 2);
       const int entry = base + lane / 4 + 8 * i;
-      if (lane % 4 == 0 && entry < visible) scores[blockIdx.y * scoreStride + entry] = total;
+      if (lane % 4 == 0 && entry < visible) scores[blockIdx.y * scoreStride + entry] = total * scale;
     }
   }
 }

@@ -98,25 +98,22 @@ interface SelectionCase {
   topK: number;
   /** Whole numbers only, so that sums are exact and many scores are equal. */
   ties?: boolean;
-  /** Two heads whose matches overflow: scores of NaN and both infinities. */
-  overflow?: boolean;
+  /** Head weights of NaN and both infinities, so that scores are these too. */
+  notFinite?: boolean;
   /** Says of a longer context than there is, as a captured decode step does. */
   mostEntries?: number;
 }
 
 function checkSelection(bench: CheckBench, test: SelectionCase): CheckRow[] {
-  const { start, count, heads, dim, topK, ties = false, overflow = false } = test;
+  const { start, count, heads, dim, topK, ties = false, notFinite = false } = test;
   const ratio = 4;
   const visible = Math.floor((start + count) / ratio);
   const whole = (values: Float32Array) => (ties ? values.map(Math.round) : values);
   const queries = whole(gaussianValues(count * heads * dim, 30, ties ? 0.6 : 1));
   const headWeights = whole(gaussianValues(count * heads, 31));
   const entries = halfRounded(whole(gaussianValues(Math.max(1, visible) * dim, 32, ties ? 0.6 : 1)));
-  for (let i = 0; overflow && i < count * heads; i++) {
-    if (i % heads > 1) continue;
-    headWeights[i] = i % heads === 0 ? 1 : -1;
-    for (let d = 0; d < dim; d++) queries[i * dim + d] *= 2e38;
-  }
+  const odd = [Number.NaN, Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY];
+  if (notFinite) headWeights.set(headWeights.map((value, i) => odd[i % heads] ?? value));
   const selected = new Int32Array(count * topK).fill(-1);
   const counts = new Int32Array(count);
   bench.cpu.selectEntries(
@@ -254,7 +251,8 @@ export const attentionChecks: readonly KernelCheck[] = [
       ...checkSelection(bench, { start: 5000, count: 33, heads: 64, dim: 128, topK: 512 }),
       ...checkSelection(bench, { start: 2040, count: 33, heads: 8, dim: 64, topK: 512 }),
       ...checkSelection(bench, { start: 5000, count: 2, heads: 4, dim: 32, topK: 100, ties: true }),
-      ...checkSelection(bench, { start: 2000, count: 1, heads: 2, dim: 32, topK: 60, overflow: true }),
+      ...checkSelection(bench, { start: 2000, count: 2, heads: 4, dim: 32, topK: 60, notFinite: true }),
+      ...checkSelection(bench, { start: 2000, count: 2, heads: 4, dim: 32, topK: 300, notFinite: true }),
       ...checkSelection(bench, { start: 300_000, count: 1, heads: 4, dim: 32, topK: 512, ties: true }),
       ...checkSelection(bench, { start: 300, count: 1, heads: 4, dim: 32, topK: 16, mostEntries: 250_000 }),
       ...checkSelection(bench, { start: 1_048_575, count: 1, heads: 4, dim: 32, topK: 512, ties: true }),

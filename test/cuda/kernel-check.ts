@@ -56,7 +56,8 @@ export class CheckBench {
   }
 
   halves(buffer: DeviceBuffer, count: number): Float32Array {
-    return new Float32Array(this.ctx.stream.read(buffer, new Float16Array(count)));
+    const bits = this.ctx.stream.read(buffer, new Uint16Array(count));
+    return new Float32Array(new Float16Array(bits.buffer));
   }
 
   /** Frees the buffers of a check. */
