@@ -14,6 +14,7 @@ import type { AnswerEvent } from "./answer-events.ts";
 import type { ServedModel } from "./answer-source.ts";
 import { AnswerText } from "./answer-text.ts";
 import { contextOverflow } from "./api-error.ts";
+import { CallMemory } from "./call-memory.ts";
 import type { ConversationRequest } from "./conversation-request.ts";
 import type { ServerMetrics } from "./metrics.ts";
 import type { ServerLog } from "./server-log.ts";
@@ -38,6 +39,8 @@ export interface AnswerRunnerOptions {
   maxQueued: number;
   metrics: ServerMetrics;
   log: ServerLog;
+  /** Default: an empty one. */
+  calls?: CallMemory;
   /** Called when the source failed in a way that no later request survives. */
   onFault(error: Error): void;
 }
@@ -46,11 +49,13 @@ export interface AnswerRunnerOptions {
 export class AnswerRunner {
   readonly model: ServedModel;
   readonly admission: Admission;
+  readonly calls: CallMemory;
   readonly #options: AnswerRunnerOptions;
 
   constructor(options: AnswerRunnerOptions) {
     this.model = options.model;
     this.admission = new Admission(options.model.concurrency, options.maxQueued);
+    this.calls = options.calls ?? new CallMemory();
     this.#options = options;
   }
 
@@ -60,7 +65,13 @@ export class AnswerRunner {
     const { prompt } = request;
     if (prompt.kind === "raw") return this.#rawTokens(prompt.prompt);
     const { messages, tools, thinking } = prompt;
-    const pieces = renderConversation({ messages, tools, thinking, checkpoint });
+    const pieces = renderConversation({
+      messages,
+      tools,
+      thinking,
+      checkpoint,
+      replayCalls: (out, calls) => this.calls.replay(out, calls),
+    });
     if (this.#options.log.traces) this.#options.log.trace("prompt", { text: piecesToText(pieces) });
     return encodePieces(tokenizer, pieces);
   }
@@ -175,6 +186,7 @@ export class AnswerRunner {
       dsmlId: tokenizer.specialId(SPECIAL_TEXT.dsml),
       thinking: prepared.generate.thinking,
       keepsRawText: this.#options.log.traces,
+      onCalls: (ids, sampled) => this.calls.remember(ids, sampled),
     });
   }
 

@@ -2,7 +2,8 @@
 // that a stop string inside a call's arguments cannot cut the call.
 import { CancelledError, Ds4Error } from "../core/errors.ts";
 import type { AnswerParser } from "../dsml/answer-parser.ts";
-import type { MalformedCall, MarkRange, ParseEvent } from "../dsml/events.ts";
+import type { MalformedCall, MarkRange, ParseEvent, SampledText } from "../dsml/events.ts";
+import { joinSampled } from "../dsml/replay.ts";
 import type { FinishEvent, GenerateEvent, ThinkingTags, TokenEvent } from "../session/generate.ts";
 import { StopMatcher } from "../session/stop-strings.ts";
 import { SPECIAL_TEXT } from "../tokenizer/tokenizer-tables.ts";
@@ -19,6 +20,8 @@ export interface AnswerTextOptions {
   /** The tags whose text the source leaves out. */
   thinking: ThinkingTags | undefined;
   keepsRawText: boolean;
+  /** Takes the ids of an answer's calls and how they were sampled, when nothing but them came after them. */
+  onCalls?(ids: readonly string[], sampled: SampledText): void;
 }
 
 /** The state of one answer. */
@@ -34,6 +37,8 @@ export class AnswerText {
   /** Ids of the started calls by index. */
   readonly #callIds: string[] = [];
   #completeCalls = 0;
+  /** The calls' text so far; undefined before the first, and null once something else followed. */
+  #sampledCalls: SampledText | undefined | null;
   #voidCalls = 0;
   #promptTokens = 0;
   #reusedTokens = 0;
@@ -98,6 +103,7 @@ export class AnswerText {
       // A call was already announced; only an error keeps a client from running half of it.
       throw new Ds4Error("session", "the model wrote a malformed tool call; try again");
     }
+    if (this.#sampledCalls) this.#options.onCalls?.(this.#callIds, this.#sampledCalls);
     const finish = end === "length" ? "length" : this.#completeCalls > 0 ? "tool-calls" : "stop";
     events.push(this.#finishEvent(finish));
     return events;
@@ -114,6 +120,7 @@ export class AnswerText {
   #convert(parsed: readonly ParseEvent[], events: AnswerEvent[]): void {
     for (const event of parsed) {
       if (this.isFinished) return;
+      this.#noteSampled(event);
       if (event.type === "content") {
         this.#content(event.text, events);
         continue;
@@ -147,6 +154,15 @@ export class AnswerText {
           break;
       }
     }
+  }
+
+  #noteSampled(event: ParseEvent): void {
+    if (this.#sampledCalls === null) return;
+    if (event.type === "toolCallEnd" || (event.type === "markup" && this.#sampledCalls !== undefined)) {
+      const before = this.#sampledCalls;
+      this.#sampledCalls = before === undefined ? event : joinSampled(before, event);
+    } else if (this.#sampledCalls !== undefined && !event.type.startsWith("toolCall"))
+      this.#sampledCalls = null;
   }
 
   #content(text: string, events: AnswerEvent[]): void {

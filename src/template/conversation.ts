@@ -1,6 +1,7 @@
 // What a caller hands to the template: messages, tools and how to think. Close to what chat APIs send, without any
 // API's names. Knows nothing of tokens or rendering.
 import type { JsonValue } from "./json-python.ts";
+import type { PieceBuilder } from "./pieces.ts";
 
 /** A part of a message's content. Only text reaches the model; others are rendered as `[Unsupported <type>]`. */
 export interface ContentPart {
@@ -109,6 +110,11 @@ export interface Conversation {
   checkpoint?: Checkpoint;
   /** Schema that the answer must follow, as JSON; it goes after the leading system text. Default none. */
   responseFormat?: JsonValue;
+  /**
+   * Writes the calls of an assistant's message as the model sampled them and returns true, or writes nothing and
+   * returns false: they are then rendered by the book.
+   */
+  replayCalls?: (out: PieceBuilder, calls: readonly ToolCall[]) => boolean;
   /** Ends the prompt where the assistant's answer starts. Default true. */
   addGenerationPrompt?: boolean;
 }

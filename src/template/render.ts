@@ -27,7 +27,7 @@ export function renderConversation(conversation: Conversation): PromptPiece[] {
     throw new TemplateError(`unknown checkpoint ${JSON.stringify(checkpoint)}; expected preview or 0731`);
   const turns = turnsOf(conversation);
   const out = new PieceBuilder().special(bos).text(effortText(checkpoint, thinking));
-  const writer = new TurnWriter(out, turns, thinking !== "off");
+  const writer = new TurnWriter(out, turns, thinking !== "off", conversation.replayCalls);
   turns.turns.forEach((turn, index) => {
     writer.write(turn, index);
   });
@@ -40,14 +40,21 @@ class TurnWriter {
   private readonly out: PieceBuilder;
   private readonly turns: Turns;
   private readonly isThinking: boolean;
+  private readonly replayCalls: Conversation["replayCalls"];
   /** Index of the user turn that no assistant mark has followed yet. */
   private unanswered: number | undefined;
   private last: "answer due" | "answered" | "other" = "other";
 
-  constructor(out: PieceBuilder, turns: Turns, isThinking: boolean) {
+  constructor(
+    out: PieceBuilder,
+    turns: Turns,
+    isThinking: boolean,
+    replayCalls: Conversation["replayCalls"],
+  ) {
     this.out = out;
     this.turns = turns;
     this.isThinking = isThinking;
+    this.replayCalls = replayCalls;
   }
 
   write(turn: Turn, index: number): void {
@@ -126,7 +133,8 @@ class TurnWriter {
     if (this.isThinking && keepsReasoning && !answersTask) this.out.text(reasoning).special(thinkEnd);
     this.out.text(text);
     const calls = message.toolCalls ?? [];
-    if (calls.length > 0) renderToolCalls(this.out, calls, messageIndex);
+    if (calls.length > 0 && !this.replayCalls?.(this.out, calls))
+      renderToolCalls(this.out, calls, messageIndex);
     if (!message.openEnded) this.out.special(eos);
   }
 }
