@@ -13,6 +13,7 @@ import { ServerMetrics } from "../server/metrics.ts";
 import { ALL_ROUTES } from "../server/routes/all-routes.ts";
 import { ServerState } from "../server/server-state.ts";
 import { schedulerGauges } from "../server/source-gauges.ts";
+import { openCallFile } from "./call-file.ts";
 import { EXIT } from "./exit-codes.ts";
 import { chooseBackend } from "./open-backend.ts";
 import { type OpenModel, openModel, resolveModelPath } from "./open-model.ts";
@@ -51,6 +52,7 @@ export async function runServe(flags: ServeFlags, terminal: Terminal): Promise<n
   const model = openModel(path);
   checkCtx(flags, model);
   const log = openServeLog(terminal, flags.trace);
+  const calls = openCallFile(flags.kvDiskDir, log);
   const state = new ServerState();
   const metrics = new ServerMetrics();
   const version = packageVersion();
@@ -73,6 +75,7 @@ export async function runServe(flags: ServeFlags, terminal: Terminal): Promise<n
         maxQueued: flags.maxQueue,
         metrics,
         log,
+        calls: calls.memory,
         onFault: (error) => engine.health.state === "failed" && end.fail(error.message, state, log),
       });
       state.serve(runner);
@@ -82,6 +85,7 @@ export async function runServe(flags: ServeFlags, terminal: Terminal): Promise<n
       await shutDown(state, http, reason === "fault" ? FAULT_GRACE_MS : SHUTDOWN_GRACE_MS, terminal);
       return reason === "fault" ? EXIT.failure : EXIT.ok;
     } finally {
+      calls.save();
       await engine.close();
     }
   } finally {
@@ -133,6 +137,8 @@ async function openEngine(path: string, flags: ServeFlags, room: Room, terminal:
     ...room,
     queueLimit: flags.maxQueue,
     chunkTokens: flags.prefillChunk,
+    kvDiskFolder: flags.kvDiskDir,
+    kvDiskBytes: flags.kvDiskSpaceMb * 2 ** 20,
     onProgress: bar.listener,
     onLog: log.line,
   }).finally(() => bar.clear());

@@ -16,6 +16,8 @@ export interface ServeFlags {
   tokens?: number;
   slots?: number;
   checkpointMb: number;
+  kvDiskDir?: string;
+  kvDiskSpaceMb: number;
   maxQueue: number;
   apiKey?: string[];
   apiKeyFile?: string;
@@ -78,6 +80,10 @@ export function addServeFlags(command: Command): Command {
     flag("--checkpoint-mb <n>", "memory for states that a conversation can go back to")
       .argParser(integerIn(0, 1 << 20))
       .default(512),
+    flag("--kv-disk-dir <folder>", "save states of conversations here, and find them again after a restart"),
+    flag("--kv-disk-space-mb <n>", "most space for them")
+      .argParser(integerIn(1, 1 << 30))
+      .default(4096),
     flag("-t, --threads <n>", "compute threads (default: chosen by the backend)").argParser(
       integerIn(1, 1024),
     ),

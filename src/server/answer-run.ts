@@ -22,7 +22,7 @@ import type { ServerLog } from "./server-log.ts";
 /** A request that has passed every check and only needs to be computed. */
 export interface PreparedAnswer {
   request: ConversationRequest;
-  generate: GenerateRequest;
+  generate: GenerateRequest & { cacheKey?: string };
   promptTokens: number;
   /** The prompt ends inside an open think tag. */
   startsThinking: boolean;
@@ -92,13 +92,14 @@ export class AnswerRunner {
       request.prompt.kind === "raw" || openId === undefined || closeId === undefined
         ? undefined
         : { openId, closeId, startsOpen: startsThinking, budgetTokens: request.thinkBudgetTokens };
-    const generate: GenerateRequest = {
+    const generate: PreparedAnswer["generate"] = {
       promptTokens,
       sampling,
       maxTokens: request.maxTokens ?? defaultMaxTokens,
       stopTokenIds: tokenizer.stopIds,
       thinking,
       topLogprobs: request.topLogprobs,
+      cacheKey: request.cacheKey,
       chunkTokens,
     };
     return { request, generate, promptTokens: promptTokens.length, startsThinking };

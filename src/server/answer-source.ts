@@ -12,7 +12,7 @@ export interface AnswerSource {
    * stream then ends with a `finish` of reason `cancelled`.
    */
   generate(
-    request: GenerateRequest,
+    request: GenerateRequest & { cacheKey?: string },
     options?: { signal?: AbortSignal; onProgress?: ProgressListener },
   ): AsyncIterable<GenerateEvent>;
 }

@@ -1,5 +1,6 @@
 // A refusal or failure as HTTP knows it. Each wire puts it into its own API's shape.
 import { Ds4Error } from "../core/errors.ts";
+import { QueueFullError } from "../scheduler/scheduler-errors.ts";
 import { ContextFullError, EngineCrashedError } from "../session/session-errors.ts";
 import { RETRY_AFTER_S } from "./limits.ts";
 
@@ -38,6 +39,8 @@ export interface ApiErrorDetails {
   /** Tokens of the prompt and of the context, for an overflow. */
   promptTokens?: number;
   ctxTokens?: number;
+  /** When to try again, if it is known. */
+  retryAfterMs?: number;
 }
 
 /** An error to be answered to the client. */
@@ -58,7 +61,9 @@ export class ApiError extends Error {
 
   /** Seconds to wait before trying again, for what passes by itself. */
   get retryAfterSeconds(): number | undefined {
-    return this.kind === "busy" || this.kind === "unavailable" ? RETRY_AFTER_S : undefined;
+    if (this.kind !== "busy" && this.kind !== "unavailable") return undefined;
+    const { retryAfterMs } = this.details;
+    return retryAfterMs === undefined ? RETRY_AFTER_S : Math.max(1, Math.ceil(retryAfterMs / 1000));
   }
 }
 
@@ -89,10 +94,11 @@ export function toApiError(error: unknown): ApiError {
   if (error instanceof EngineCrashedError)
     return new ApiError("unavailable", error.message, {}, { cause: error });
   if (error instanceof Ds4Error) {
-    // Known by its code, as the class belongs to whichever source schedules the answers.
-    const code: string = error.code;
+    const { code } = error;
     if (code === "template" || code === "request") return new ApiError("invalid-request", error.message);
-    if (code === "queue-full") return new ApiError("busy", error.message);
+    if (error instanceof QueueFullError) {
+      return new ApiError("busy", error.message, { retryAfterMs: error.retryAfterMs });
+    }
     if (code === "cancelled") return new ApiError("cancelled", error.message);
     if (code === "memory") return new ApiError("unavailable", error.message, {}, { cause: error });
     return new ApiError("server", error.message, {}, { cause: error });

@@ -5,6 +5,7 @@ import { type AnswerEvent, collectAnswer } from "./answer-events.ts";
 import type { PreparedAnswer } from "./answer-run.ts";
 import { ApiError, toApiError } from "./api-error.ts";
 import { KeyCheck, OriginCheck } from "./auth.ts";
+import { MAX_CACHE_KEY_UNITS } from "./limits.ts";
 import type { ServerMetrics } from "./metrics.ts";
 import { readJsonBody } from "./read-body.ts";
 import { type ServerLog, SILENT_LOG } from "./server-log.ts";
@@ -143,6 +144,15 @@ function errorResponse(c: Context, errorBody: ErrorShape, error: ApiError): Resp
   return c.body(JSON.stringify(errorBody(error)), error.status as 400, headers);
 }
 
+/** The names under which coding agents send their session. */
+function sessionOf(headers: Headers): string | undefined {
+  const names = ["x-claude-code-session-id", "x-session-id", "session-id"];
+  return names
+    .map((name) => headers.get(name))
+    .find((value) => value !== null)
+    ?.slice(0, MAX_CACHE_KEY_UNITS);
+}
+
 async function answer(
   c: Context,
   parts: AppParts,
@@ -153,7 +163,8 @@ async function answer(
   const body = await readJsonBody(c.req.raw);
   if (log.traces) log.trace("request", { path: c.req.path, body });
   const job = parse(body, runner.model.tokenizer, c.req.raw.headers);
-  const prepared: PreparedAnswer = runner.prepare(job.request);
+  const cacheKey = job.request.cacheKey ?? sessionOf(c.req.raw.headers);
+  const prepared: PreparedAnswer = runner.prepare({ ...job.request, cacheKey });
   const controller = new AbortController();
   const abort = () => {
     controller.abort();

@@ -30,6 +30,8 @@ export interface ConversationRequest {
   stopStrings: readonly string[];
   /** Log-probabilities of content with this many alternatives; undefined for none. */
   topLogprobs?: number;
+  /** Names the conversation, where the client does: a hint for the cache. */
+  cacheKey?: string;
 }
 
 /** An unguessable id, `chatcmpl-5f…`. */

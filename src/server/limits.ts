@@ -12,6 +12,9 @@ export const MAX_TOOLS = 1024;
 /** Most token ids in a `/detokenize` request or in a prompt given as ids. */
 export const MAX_TOKEN_IDS = 4_000_000;
 
+/** Longest name of a conversation that is looked at, in UTF-16 units. */
+export const MAX_CACHE_KEY_UNITS = 200;
+
 /** Request line and headers together. Node answers 431 above it. */
 export const MAX_HEADER_BYTES = 32 * 1024;
 /** Time for a client to send its headers, then the whole request: what a dripping client can hold a socket. */

@@ -6,7 +6,7 @@ import type { Tokenizer } from "../../tokenizer/tokenizer.ts";
 import type { AnswerEvent, CollectedAnswer, TokenLogprobs } from "../answer-events.ts";
 import { ApiError, notSupported } from "../api-error.ts";
 import { newId } from "../conversation-request.ts";
-import { MAX_MESSAGES } from "../limits.ts";
+import { MAX_CACHE_KEY_UNITS, MAX_MESSAGES } from "../limits.ts";
 import { openAiErrorBody } from "./openai-errors.ts";
 import { chatLogprobs, openAiFinish, openAiUsage, timings } from "./openai-usage.ts";
 import { parseBody } from "./parse-body.ts";
@@ -57,6 +57,7 @@ export const chatRequestSchema = z.looseObject({
   tools: toolsField,
   tool_choice: z.union([z.string(), z.looseObject({ type: z.string() })]).nullish(),
   response_format: z.looseObject({ type: z.string() }).nullish(),
+  prompt_cache_key: z.string().nullish(),
   ...samplingFields,
   ...thinkingFields,
 });
@@ -82,6 +83,7 @@ export function chatJob(body: unknown, tokenizer: Tokenizer): WireJob {
       sampling: samplingOf(parsed),
       maxTokens: parsed.max_completion_tokens ?? parsed.max_tokens ?? undefined,
       stopStrings: stopsOf(parsed.stop),
+      cacheKey: parsed.prompt_cache_key?.slice(0, MAX_CACHE_KEY_UNITS),
       topLogprobs: parsed.logprobs ? (parsed.top_logprobs ?? 0) : undefined,
     },
     isStream: parsed.stream === true,

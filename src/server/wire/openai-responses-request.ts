@@ -3,7 +3,7 @@ import { z } from "zod";
 import type { Message, ToolCall, ToolDefinition } from "../../template/conversation.ts";
 import { ApiError, notSupported } from "../api-error.ts";
 import type { ConversationRequest } from "../conversation-request.ts";
-import { MAX_MESSAGES, MAX_TOOLS } from "../limits.ts";
+import { MAX_CACHE_KEY_UNITS, MAX_MESSAGES, MAX_TOOLS } from "../limits.ts";
 import { assistantMessage } from "./openai-chat.ts";
 import { parseBody } from "./parse-body.ts";
 import {
@@ -56,6 +56,7 @@ export const responsesRequestSchema = z.looseObject({
   text: z.looseObject({ format: z.looseObject({ type: z.string() }).nullish() }).nullish(),
   include: z.array(z.string()).nullish(),
   metadata: z.looseObject({}).nullish(),
+  prompt_cache_key: z.string().nullish(),
   ...samplingFields,
   ...thinkingFields,
 });
@@ -94,6 +95,7 @@ export function responsesRequest(
       },
       sampling: samplingOf(body),
       maxTokens: body.max_output_tokens ?? undefined,
+      cacheKey: body.prompt_cache_key?.slice(0, MAX_CACHE_KEY_UNITS),
       stopStrings: [],
     },
   };

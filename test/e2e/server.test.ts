@@ -1,0 +1,76 @@
+// `ds4-server` as a process, over the bundled model: the SDK talks to it, a signal ends it.
+import { type ChildProcess, spawn } from "node:child_process";
+import { mkdtempSync, readdirSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import OpenAI from "openai";
+import { afterAll, afterEach, expect, it } from "vitest";
+
+const ENTRY = join(import.meta.dirname, "..", "..", "src", "cli", "ds4-server.ts");
+const folder = mkdtempSync(join(tmpdir(), "ds4-server-"));
+const children: ChildProcess[] = [];
+afterEach(() => {
+  for (const child of children.splice(0)) child.kill("SIGKILL");
+});
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+/** Starts the server; resolves with its address when it is ready. */
+async function start(...flags: string[]) {
+  const child = spawn(process.execPath, [ENTRY, "--port", "0", "--ctx", "1024", ...flags], { stdio: "pipe" });
+  children.push(child);
+  let log = "";
+  const exited = new Promise<number | null>((resolve) => child.once("exit", resolve));
+  const url = await new Promise<string>((resolve, reject) => {
+    child.stderr.on("data", (chunk) => {
+      log += chunk;
+      const ready = /^ready: .* on (http:\S+),/m.exec(log);
+      if (ready !== null) resolve(ready[1]);
+    });
+    child.once("exit", (code) => reject(new Error(`exit ${code}: ${log}`)));
+  });
+  const openai = new OpenAI({ baseURL: `${url}/v1`, apiKey: "x", maxRetries: 0 });
+  return { child, url, openai, exited, log: () => log };
+}
+
+const question = { role: "user" as const, content: "What is the capital of France?" };
+const ask = { model: "m", messages: [question], temperature: 0, reasoning_effort: "none" as const };
+
+it("answers, reuses the prompt on a second turn, and ends on SIGTERM with its state saved (cases 101, 114)", async () => {
+  const disk = join(folder, "kv");
+  const first = await start("--kv-disk-dir", disk);
+  const answer = await first.openai.chat.completions.create(ask);
+  expect(answer.choices[0].message.content).toBe("The capital of France is Paris.");
+  expect(answer.model).toBe("nano-q2-q4");
+  const [again, streamed] = await Promise.all([
+    first.openai.chat.completions.create(ask),
+    first.openai.chat.completions.stream(ask).finalContent(),
+  ]);
+  expect(again.choices[0].message.content).toBe("The capital of France is Paris.");
+  expect(streamed).toBe("The capital of France is Paris.");
+  const cached = again.usage?.prompt_tokens_details?.cached_tokens ?? 0;
+  expect(cached).toBeGreaterThanOrEqual(again.usage!.prompt_tokens - 4);
+  const metrics = await (await fetch(`${first.url}/metrics`)).text();
+  expect(metrics).toContain('ds4_answers_total{outcome="finished"} 3');
+  expect(metrics).toMatch(/^ds4_memory_bytes\{region="weights"\} [1-9]/m);
+  first.child.kill("SIGTERM");
+  expect(await first.exited).toBe(0);
+  expect(readdirSync(disk)).toContain("tool-calls.bin");
+  expect(first.log()).not.toContain("capital");
+});
+
+it("lets a running answer end before it stops, and refuses wrong flags", async () => {
+  const server = await start();
+  const stream = await server.openai.chat.completions.create({ ...ask, stream: true });
+  let text = "";
+  let isAsked = false;
+  for await (const chunk of stream) {
+    if (!isAsked) server.child.kill("SIGTERM"); // a second signal would not wait
+    isAsked = true;
+    text += chunk.choices[0].delta.content ?? "";
+  }
+  expect(text).toBe("The capital of France is Paris.");
+  expect(await server.exited).toBe(0);
+  await expect(start("--api-key-file", join(folder, "missing"))).rejects.toThrow(/exit 2: .*--api-key-file/s);
+  await expect(start("--cors", "everyone")).rejects.toThrow(/exit 2: .*Expected an origin/s);
+  await expect(start("--host", "256.0.0.1")).rejects.toThrow(/exit 2: .*cannot listen/s);
+});
