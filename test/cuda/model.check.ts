@@ -2,7 +2,6 @@
 
 import type { Backend } from "../../src/backend/backend.ts";
 import { createCudaBackend } from "../../src/backend/cuda/cuda-backend.ts";
-import { kernelSteps } from "../../src/backend/cuda/kernel-steps.ts";
 import { loadNative } from "../../src/backend/native.ts";
 import { createReferenceBackend } from "../../src/backend/reference/reference-backend.ts";
 import { Ds4Error } from "../../src/core/errors.ts";
@@ -28,7 +27,7 @@ const CHUNKS = [1, 7, 64, TOKENS];
 function open({ ctx }: CheckBench, file: GgufFile, maxBatchTokens?: number): Backend {
   const { addon, reason } = loadNative();
   if (addon === null) throw new Ds4Error("native", `the check needs the native addon: ${reason}`);
-  return createCudaBackend(file, addon, { driver: ctx.stream.driver, steps: kernelSteps, maxBatchTokens });
+  return createCudaBackend(file, addon, { driver: ctx.stream.driver, maxBatchTokens });
 }
 
 /** Logits after every token, [tokens, vocab]. */

@@ -24,6 +24,7 @@ import { CudaError } from "./cuda-error.ts";
 import { DeviceMemory } from "./device-memory.ts";
 import { type DeviceWeights, loadDeviceWeights } from "./device-weights.ts";
 import { forwardBatch, type HostLogits } from "./forward.ts";
+import { kernelSteps } from "./kernel-steps.ts";
 import { CudaKv } from "./kv-state.ts";
 import { closeQuietly, type DeviceOptions, type OpenDevice, openDevice } from "./open-device.ts";
 import type { CudaModelWeights } from "./pass.ts";
@@ -38,8 +39,8 @@ export interface CudaOptions extends LoadOptions, DeviceOptions {
   threads?: number;
   /** Most tokens of one forward call (2048). */
   maxBatchTokens?: number;
-  /** What runs on the device. */
-  steps: CudaSteps;
+  /** For tests: what runs instead of the kernels. */
+  steps?: CudaSteps;
 }
 
 /**
@@ -47,7 +48,7 @@ export interface CudaOptions extends LoadOptions, DeviceOptions {
  * impossible options, `unsupported-model` or `unsupported-type` when the file cannot be bound, `memory`, `cancelled`,
  * `native`; nothing stays allocated on failure.
  */
-export function createCudaBackend(file: GgufFile, addon: NativeAddon, options: CudaOptions): Backend {
+export function createCudaBackend(file: GgufFile, addon: NativeAddon, options: CudaOptions = {}): Backend {
   const maxBatchTokens = options.maxBatchTokens ?? CUDA_BATCH_TOKENS;
   if (!Number.isInteger(maxBatchTokens) || maxBatchTokens < 1 || maxBatchTokens > MAX_BATCH_TOKENS) {
     throw new UsageError(`maxBatchTokens: expected 1..${MAX_BATCH_TOKENS}, found ${maxBatchTokens}`);
@@ -82,7 +83,7 @@ function openParts(
   model: BoundModel,
   options: CudaOptions & { maxBatchTokens: number },
 ): CudaParts {
-  const { maxBatchTokens, steps } = options;
+  const { maxBatchTokens, steps = kernelSteps } = options;
   const { spec } = model;
   const { stream } = device;
   const kernels = nativeKernels(addon);
