@@ -13,6 +13,7 @@ import {
   samplingOf,
   thinkingOf,
 } from "./run-options.ts";
+import { serveCommand } from "./serve-command.ts";
 
 function parse(...argv: string[]): RunFlags {
   let flags: RunFlags | undefined;
@@ -124,6 +125,7 @@ it("maps errors to the documented exit codes", () => {
 it.each<[string, string, () => Command]>([
   ["ds4", "## Flags", () => rootCommand()],
   ["ds4 bench", "## Measuring", () => benchCommand("bench")],
+  ["ds4 serve", "## Serving", () => serveCommand("serve")],
 ])(
   "%s has every flag that the README names, and the README every flag of the help (case 136)",
   (_, heading, make) => {

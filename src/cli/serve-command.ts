@@ -1,6 +1,7 @@
 // `ds4 serve` and `ds4-server`: listens at once, loads the model, serves until a signal or a fault ends it.
 import { readFileSync, statSync } from "node:fs";
 import { basename } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
 import { Command } from "commander";
 import { MemoryError, UsageError } from "../core/errors.ts";
 import { openGguf } from "../gguf/open-gguf.ts";
@@ -23,6 +24,7 @@ import { addServeFlags, apiKeysOf, DEFAULT_SLOTS, type ServeFlags } from "./serv
 import { type OpenLog, openServeLog } from "./serve-log.ts";
 import { note, processTerminal, type Terminal } from "./terminal.ts";
 
+const STOP_CHECK_MS = 100;
 /** After a fatal fault, the time in which health checks and running clients can still see it. */
 const FAULT_GRACE_MS = 1000;
 
@@ -172,11 +174,12 @@ async function shutDown(
   state.stop();
   if (state.answerCount > 0)
     note(terminal, `stopping: ${state.answerCount} answers may go on for ${graceMs / 1000} s`);
-  const stopped = http.stop();
-  await Promise.race([stopped, new Promise((resolve) => setTimeout(resolve, graceMs))]);
+  void http.stop();
+  const started = performance.now();
+  // Idle connections of clients stay open for their next request, so what counts is whether an answer is going on.
+  while (state.answerCount > 0 && performance.now() - started < graceMs) await sleep(STOP_CHECK_MS);
   state.abortAll();
-  // The last events of the ended answers are still on their way.
-  await Promise.race([stopped, new Promise((resolve) => setTimeout(resolve, 200))]);
+  await sleep(STOP_CHECK_MS); // the last bytes are still on their way
 }
 
 /** Waits for what ends the server: a signal (a second one at once) or a fault. */
