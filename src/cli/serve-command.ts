@@ -25,6 +25,7 @@ import { type OpenLog, openServeLog } from "./serve-log.ts";
 import { note, processTerminal, type Terminal } from "./terminal.ts";
 
 const STOP_CHECK_MS = 100;
+const HEALTH_CHECK_MS = 500;
 /** After a fatal fault, the time in which health checks and running clients can still see it. */
 const FAULT_GRACE_MS = 1000;
 
@@ -83,7 +84,12 @@ export async function runServe(flags: ServeFlags, terminal: Terminal): Promise<n
       state.serve(runner);
       const { slots, ctxTokens } = engine.info;
       note(terminal, `ready: ${runner.model.id} on ${http.url}, ${slots} slots of ${ctxTokens} tokens`);
-      const reason = await end.reason;
+      // A worker can also die while nobody asks it anything.
+      const watch = setInterval(() => {
+        const { state: health, reason } = engine.health;
+        if (health === "failed") end.fail(reason ?? "the engine stopped", state, log);
+      }, HEALTH_CHECK_MS);
+      const reason = await end.reason.finally(() => clearInterval(watch));
       await shutDown(state, http, reason === "fault" ? FAULT_GRACE_MS : SHUTDOWN_GRACE_MS, terminal);
       return reason === "fault" ? EXIT.failure : EXIT.ok;
     } finally {

@@ -5,6 +5,7 @@ import { type AnswerEvent, collectAnswer } from "./answer-events.ts";
 import type { PreparedAnswer } from "./answer-run.ts";
 import { ApiError, toApiError } from "./api-error.ts";
 import { KeyCheck, OriginCheck } from "./auth.ts";
+import { newId } from "./conversation-request.ts";
 import { MAX_CACHE_KEY_UNITS } from "./limits.ts";
 import type { ServerMetrics } from "./metrics.ts";
 import { readJsonBody } from "./read-body.ts";
@@ -97,11 +98,15 @@ function guard(app: Hono, parts: AppParts, log: ServerLog, shapes: ReadonlyMap<s
       c.res = errorResponse(c, shapes.get(c.req.path) ?? openAiErrorBody, toApiError(error));
     }
     if (allowed !== undefined) allowOrigin(c, allowed);
+    const requestId = newId("req_");
+    c.header("x-request-id", requestId); // OpenAI's name for it, then Anthropic's
+    c.header("request-id", requestId);
     const { status } = c.res;
     const route = status === 404 || status === 401 ? "other" : routeName(c.req.path);
     parts.metrics.request(route, status);
     const ms = Math.round(performance.now() - started);
-    if (route !== "/health" && route !== "/metrics") log.line(`${c.req.method} ${route} ${status} ${ms} ms`);
+    if (route !== "/health" && route !== "/metrics")
+      log.line(`${requestId} ${c.req.method} ${route} ${status} ${ms} ms`);
   });
 }
 

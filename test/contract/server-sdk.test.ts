@@ -42,6 +42,7 @@ describe("the openai package", () => {
   it("reads a chat whole and as a stream, to the same end", async () => {
     server.source.play({ tokens: turn });
     const whole = await openai.chat.completions.create({ model: "nano", messages, tools });
+    expect(whole._request_id).toMatch(/^req_/);
     const stream = openai.chat.completions.stream({
       model: "nano",
       messages,

@@ -59,7 +59,9 @@ function liveStatus(parts: AppParts): 200 | 503 {
 }
 
 function health(c: Context, parts: AppParts): Response {
-  const { phase, reason } = parts.state;
+  const { phase } = parts.state;
+  // Health is answered without a key, so where keys are used it does not say why.
+  const reason = (parts.apiKeys ?? []).length === 0 ? parts.state.reason : undefined;
   return c.json({ status: phase === "ready" ? "ok" : phase, reason }, phase === "ready" ? 200 : 503);
 }
 
