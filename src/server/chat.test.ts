@@ -202,6 +202,7 @@ describe("/v1/chat/completions", () => {
     [{ messages, top_p: 2 }, "top_p", "1"],
     [{ messages, stop: [1] }, "stop[0]", "string"],
     [{ messages, n: 2 }, "n", "not supported yet"],
+    [{ messages, functions: [{ name: "f" }] }, "functions", "send them as tools"],
     [{ messages, tool_choice: "required" }, "tool_choice", "not supported yet"],
     [
       { messages, tool_choice: { type: "function", function: { name: "x" } } },

@@ -74,3 +74,28 @@ it("lets a running answer end before it stops, and refuses wrong flags", async (
   await expect(start("--cors", "everyone")).rejects.toThrow(/exit 2: .*Expected an origin/s);
   await expect(start("--host", "256.0.0.1")).rejects.toThrow(/exit 2: .*cannot listen/s);
 });
+
+it("re-reads only what is new in each tool round (cases 97, 98)", async () => {
+  const { openai } = await start();
+  const city = { type: "object", properties: { city: { type: "string" } }, required: ["city"] };
+  const tool = { name: "get_weather", description: "Get the weather in a city.", parameters: city };
+  const tools = [{ type: "function" as const, function: tool }];
+  const messages: OpenAI.ChatCompletionMessageParam[] = [
+    { role: "user", content: "What is the weather in Paris?" },
+  ];
+  let knownTokens = 0;
+  for (let round = 0; round < 3; round++) {
+    const { choices, usage } = await openai.chat.completions.create({ ...ask, messages, tools });
+    const cached = usage!.prompt_tokens_details!.cached_tokens!;
+    // All of the round before, up to a stop token that was sampled but not evaluated.
+    expect(cached).toBeGreaterThanOrEqual(knownTokens - 4);
+    knownTokens = usage!.prompt_tokens + usage!.completion_tokens;
+    const [{ message }] = choices;
+    messages.push(message);
+    if (round === 0) expect(message.tool_calls).toHaveLength(1);
+    for (const { id } of message.tool_calls ?? []) {
+      messages.push({ role: "tool", tool_call_id: id, content: '{"weather": "sunny"}' });
+    }
+    if (!message.tool_calls) messages.push({ role: "user", content: "What is the weather in Rome?" });
+  }
+});

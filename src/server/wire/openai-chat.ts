@@ -57,6 +57,7 @@ export const chatRequestSchema = z.looseObject({
   tools: toolsField,
   tool_choice: z.union([z.string(), z.looseObject({ type: z.string() })]).nullish(),
   response_format: z.looseObject({ type: z.string() }).nullish(),
+  functions: z.array(z.unknown()).nullish(),
   prompt_cache_key: z.string().nullish(),
   ...samplingFields,
   ...thinkingFields,
@@ -68,6 +69,9 @@ type ChatBody = z.output<typeof chatRequestSchema>;
 export function chatJob(body: unknown, tokenizer: Tokenizer): WireJob {
   const parsed = parseBody(chatRequestSchema, body);
   if ((parsed.n ?? 1) > 1) throw notSupported("n", "more than one choice");
+  if (parsed.functions && parsed.functions.length > 0) {
+    throw notSupported("functions", "the old form of tools; send them as tools, it");
+  }
   const format = parsed.response_format?.type ?? "text";
   if (format !== "text") throw notSupported("response_format", `type ${JSON.stringify(format)}`);
   const shapes = new ChatShapes(parsed, tokenizer);
