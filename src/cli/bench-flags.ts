@@ -1,8 +1,9 @@
 // The flags of `ds4 bench`: names and defaults follow ds4-bench's.
-import { type Command, Option } from "commander";
+import type { Command } from "commander";
 import { listFrontiers } from "../bench/frontier-bench.ts";
 import { UsageError } from "../core/errors.ts";
 import type { BackendChoice } from "../session/engine-protocol.ts";
+import { backendOption } from "./backend-flags.ts";
 import { integerIn, numberIn } from "./flag-values.ts";
 
 /** What commander collects. */
@@ -72,11 +73,7 @@ export function addBenchFlags(command: Command): Command {
     .option("--http <url>", "measure a server's /v1/completions instead; -m gives the tokenizer")
     .option("-t, --threads <n>", "compute threads (default: chosen by the backend)", integerIn(1, 1024))
     .option("--prefill-chunk <n>", "prompt tokens per pass (default: the backend's most)", tokens)
-    .addOption(
-      new Option("--backend <name>", "auto takes cpu where its native code loads, else reference")
-        .choices(["auto", "cpu", "reference"])
-        .default("auto"),
-    )
+    .addOption(backendOption())
     .option("--force", "load although the plan says that it does not fit in memory")
     .option("--quiet", "no progress and no notes");
 }

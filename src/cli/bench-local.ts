@@ -50,7 +50,7 @@ export async function benchLocally(flags: BenchFlags, terminal: Terminal, argv: 
     backend = opened.backend;
     facts.planBytes = plannedBytes(model, {
       ...demand,
-      backend: backend.name === "cpu" ? "cpu" : "reference",
+      backend: backend.name as RunDemand["backend"],
     });
     bar.clear();
     for (const warning of opened.warnings) note(terminal, `warning: ${warning}`);
@@ -111,7 +111,9 @@ function describeRun(facts: BenchFacts, file: GgufFile, backend: Backend, flags:
 }
 
 function plannedBytes(model: BoundModel, demand: RunDemand): number {
-  return regionBytes(planMemory("bench", model, runOptions(model.spec, demand), machineForRun()));
+  return regionBytes(
+    planMemory("bench", model, runOptions(model.spec, demand), machineForRun(demand.backend)),
+  );
 }
 
 // 0 where there is no native code to measure with.

@@ -2,17 +2,11 @@ import { readdirSync, readFileSync } from "node:fs";
 import { Command } from "commander";
 import { describe, expect, it } from "vitest";
 import { CancelledError, Ds4Error, MemoryError, UsageError } from "../core/errors.ts";
+import { backendOf } from "./backend-flags.ts";
 import { benchCommand } from "./bench-command.ts";
 import { ENVIRONMENT, environmentWarning } from "./environment.ts";
 import { EXIT, exitCodeOf } from "./exit-codes.ts";
-import {
-  addRunFlags,
-  backendOf,
-  normalizeArgv,
-  type RunFlags,
-  samplingOf,
-  thinkingOf,
-} from "./run-options.ts";
+import { addRunFlags, normalizeArgv, type RunFlags, samplingOf, thinkingOf } from "./run-options.ts";
 import { serveCommand } from "./serve-command.ts";
 
 function parse(...argv: string[]): RunFlags {
@@ -58,7 +52,7 @@ describe("flags", () => {
     [["--seed", "18446744073709551616"], "--seed", "0..2^64-1"],
     [["--logit-bias", "x=1"], "--logit-bias", "TOKEN_ID=VALUE"],
     [["--logprobs-top-k", "129"], "--logprobs-top-k", "an integer in 1..128"],
-    [["--backend", "metal"], "--backend", "auto, cpu, reference"],
+    [["--backend", "metal"], "--backend", "auto, cuda, cpu, reference"],
   ])("%j is refused with the flag and what it accepts", (argv, flag, accepted) => {
     let message = "";
     try {
@@ -79,7 +73,10 @@ describe("flags", () => {
     expect(() => parse("--nothink", "--think-max")).toThrow(/cannot be used with/);
     expect(() => parse("-p", "a", "--prompt-file", "b")).toThrow(/cannot be used with/);
     expect(() => backendOf(parse("--cpu", "--backend", "reference"))).toThrow(UsageError);
+    expect(() => backendOf(parse("--cuda", "--backend", "cpu"))).toThrow(UsageError);
+    expect(() => parse("--cuda", "--cpu")).toThrow(/cannot be used with/);
     expect(backendOf(parse("--cpu"))).toBe("cpu");
+    expect(backendOf(parse("--cuda"))).toBe("cuda");
   });
 
   it("collect repeatable flags and take negative numbers", () => {

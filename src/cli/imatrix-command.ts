@@ -11,6 +11,7 @@ import type { GgufFile } from "../gguf/gguf-file.ts";
 import { openGguf } from "../gguf/open-gguf.ts";
 import type { BackendChoice } from "../session/engine-protocol.ts";
 import { tokenizerFromGguf } from "../tokenizer/gguf-tables.ts";
+import { backendOption } from "./backend-flags.ts";
 import { integerIn } from "./flag-values.ts";
 import { openBackend } from "./open-backend.ts";
 import { resolveModelPath } from "./open-model.ts";
@@ -57,11 +58,7 @@ export function registerImatrix(program: Command): void {
         .default(DEFAULT_CHUNK_TOKENS),
     )
     .option("-t, --threads <n>", "compute threads (default: chosen by the backend)", integerIn(1, 1024))
-    .addOption(
-      new Option("--backend <name>", "auto takes cpu where its native code loads, else reference")
-        .choices(["auto", "cpu", "reference"])
-        .default("auto"),
-    )
+    .addOption(backendOption())
     .option("--force", "replace an existing file")
     .option("--quiet", "no progress and no summary")
     .action(async (flags: ImatrixFlags) => {

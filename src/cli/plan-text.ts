@@ -39,7 +39,6 @@ export function planText(report: PlanReport, stream: Stream): string {
     `${plan.name} on ${machine.name}`,
     `${backend} backend, context ${ctxTokens}${many}, ${batchTokens} tokens at a time`,
   ];
-  if (backend === "cuda") lines.push("note: this package has no CUDA backend yet; this plans for one");
   const pools = fit.pools;
   for (const pool of pools) lines.push("", ...poolLines(plan, pool, stream));
   if (plan.notLoaded.length > 0) {

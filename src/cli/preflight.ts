@@ -12,12 +12,13 @@ import { type BoundModel, bindModel } from "../model/weights.ts";
 import { checkFits, refusal, tightWarning } from "../plan/fit.ts";
 import { type PlanOptions, planMemory } from "../plan/memory-plan.ts";
 import { type Alternative, findRemedies, type PlanRequest } from "../plan/remedies.ts";
-import { CPU_BATCH_TOKENS } from "../plan/scratch-size.ts";
+import { CPU_BATCH_TOKENS, CUDA_BATCH_TOKENS } from "../plan/scratch-size.ts";
 import { DEFAULT_CTX_TOKENS } from "../session/engine-loop.ts";
+import { machineWithGpu } from "./gpu.ts";
 
 /** What a run will ask for. */
 export interface RunDemand {
-  backend: "cpu" | "reference";
+  backend: "cpu" | "cuda" | "reference";
   threads?: number;
   /** Default: what a session takes. */
   ctxTokens?: number;
@@ -30,9 +31,13 @@ export interface RunDemand {
   force?: boolean;
 }
 
-/** This machine, with what this process holds already counted as free: the plan counts it again. */
-export function machineForRun(): Machine {
-  return withFreed(probeMachine(), "host", process.memoryUsage.rss());
+/**
+ * This machine, with what this process holds already counted as free: the plan counts it again. With its GPU where the
+ * backend needs one: throws `cuda` when there is none.
+ */
+export function machineForRun(backend: RunDemand["backend"] = "cpu"): Machine {
+  const machine = withFreed(probeMachine(), "host", process.memoryUsage.rss());
+  return backend === "cuda" ? machineWithGpu(machine) : machine;
 }
 
 /** The plan's options for a run. */
@@ -42,7 +47,7 @@ export function runOptions(spec: ModelSpec, demand: RunDemand): PlanOptions {
     backend,
     ctxTokens: Math.min(ctxTokens, spec.contextTokens),
     slots,
-    batchTokens: CPU_BATCH_TOKENS,
+    batchTokens: backend === "cuda" ? CUDA_BATCH_TOKENS : CPU_BATCH_TOKENS,
     headRows: demand.headRows ?? slots,
     threads: demand.threads ?? availableParallelism(),
     checkpointBytes,
@@ -53,7 +58,11 @@ export function runOptions(spec: ModelSpec, demand: RunDemand): PlanOptions {
  * Checks that the run fits. Returns warnings: a tight fit, or with `force` the refusal. Throws `memory` with need, have
  * and remedies, and what binding the file throws.
  */
-export function preflight(file: GgufFile, demand: RunDemand, machine: Machine = machineForRun()): string[] {
+export function preflight(
+  file: GgufFile,
+  demand: RunDemand,
+  machine: Machine = machineForRun(demand.backend),
+): string[] {
   const model = bindModel(file);
   // Above its own limit the reference backend refuses by itself, and knows better what to do.
   if (demand.backend === "reference" && decodedBytes(model) > MAX_DECODED_BYTES) return [];
@@ -72,6 +81,13 @@ export function preflight(file: GgufFile, demand: RunDemand, machine: Machine = 
     ...machine.warnings.map((warning) => `  note: ${warning}`),
   ];
   throw new MemoryError(lines.join("\n"), error.neededBytes, error.availableBytes);
+}
+
+/** Whether the run fits on `machine`. Throws what binding the file throws. */
+export function planFits(file: GgufFile, demand: RunDemand, machine: Machine): boolean {
+  const model = bindModel(file);
+  const plan = planMemory(file.name, model, runOptions(model.spec, demand), machine);
+  return checkFits(plan, machine).verdict !== "refused";
 }
 
 /** Published files of the same shape with fewer bytes, largest first. */

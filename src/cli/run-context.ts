@@ -10,12 +10,13 @@ import type { GenerateRequest, ThinkingTags } from "../session/generate.ts";
 import type { SamplingParams } from "../session/sampling-params.ts";
 import type { Thinking } from "../template/conversation.ts";
 import { SPECIAL_TEXT } from "../tokenizer/tokenizer-tables.ts";
+import { backendOf } from "./backend-flags.ts";
 import { ChatPrompt } from "./chat-prompt.ts";
 import { chooseBackend } from "./open-backend.ts";
 import { type OpenModel, openModel, resolveModelPath } from "./open-model.ts";
 import { preflight } from "./preflight.ts";
 import { ProgressBar } from "./progress-bar.ts";
-import { backendOf, type RunFlags, samplingOf } from "./run-options.ts";
+import { type RunFlags, samplingOf } from "./run-options.ts";
 import { loadLine } from "./summary.ts";
 import { note, type Terminal } from "./terminal.ts";
 
@@ -49,9 +50,9 @@ export function readTextFile(path: string, flag: string): string {
 function refuseUnfit(path: string, flags: RunFlags, ctx = flags.ctx): void {
   const file = openGguf(path);
   try {
-    const backend = chooseBackend(backendOf(flags)).name;
     const ctxTokens = flags.perplexityFile === undefined ? ctx : (flags.pplCtx ?? ctx);
-    preflight(file, { backend, threads: flags.threads, ctxTokens, force: flags.force === true });
+    const demand = { threads: flags.threads, ctxTokens, force: flags.force === true };
+    preflight(file, { ...demand, backend: chooseBackend(backendOf(flags), file, demand).name });
   } finally {
     file.close();
   }

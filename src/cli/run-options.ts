@@ -1,11 +1,10 @@
 // The flags of the root command: one table for parsing, help and the conversion into plain options. Names and
 // defaults follow ds4's.
 import { type Command, Option } from "commander";
-import { UsageError } from "../core/errors.ts";
-import type { BackendChoice } from "../session/engine-protocol.ts";
 import { MAX_TOP_LOGPROBS } from "../session/logprobs.ts";
 import { SAMPLING_DEFAULTS, SAMPLING_RANGES, type SamplingParams } from "../session/sampling-params.ts";
 import type { Thinking } from "../template/conversation.ts";
+import { type BackendFlags, backendOption, backendShortcuts } from "./backend-flags.ts";
 import { collectBias, collectText, integerIn, numberIn, parseSeed } from "./flag-values.ts";
 
 /** Largest context that can be asked for; the model's own limit is checked when it is known. */
@@ -13,7 +12,7 @@ const MAX_CTX_TOKENS = 1 << 24;
 const MAX_THREADS = 1024;
 
 /** What commander collects, by flag. */
-export interface RunFlags {
+export interface RunFlags extends BackendFlags {
   model?: string;
   prompt?: string;
   promptFile?: string;
@@ -39,8 +38,6 @@ export interface RunFlags {
   ctx?: number;
   threads?: number;
   prefillChunk?: number;
-  backend: BackendChoice;
-  cpu?: boolean;
   force?: boolean;
   perplexityFile?: string;
   pplCtx?: number;
@@ -120,10 +117,8 @@ export function addRunFlags(command: Command): void {
       integerIn(1, MAX_THREADS),
     ),
     flag("--prefill-chunk <n>", "prompt tokens per pass; results do not depend on it").argParser(positive),
-    flag("--backend <name>", "auto takes cpu where its native code loads, else reference")
-      .choices(["auto", "cpu", "reference"])
-      .default("auto"),
-    flag("--cpu", "same as --backend cpu"),
+    backendOption(),
+    ...backendShortcuts(),
     flag("--force", "load the model even if it does not fit in memory"),
   );
   group(
@@ -176,11 +171,4 @@ export function samplingOf(flags: RunFlags): SamplingParams {
     penaltyWindowTokens: flags.penaltyWindow,
     logitBias: flags.logitBias ?? {},
   };
-}
-
-/** The backend that the flags ask for. Throws `usage` when `--cpu` and `--backend` disagree. */
-export function backendOf(flags: RunFlags): BackendChoice {
-  if (!flags.cpu) return flags.backend;
-  if (flags.backend === "reference") throw new UsageError("--cpu and --backend reference exclude each other");
-  return "cpu";
 }

@@ -14,6 +14,8 @@ import { ServerMetrics } from "../server/metrics.ts";
 import { ALL_ROUTES } from "../server/routes/all-routes.ts";
 import { ServerState } from "../server/server-state.ts";
 import { schedulerGauges } from "../server/source-gauges.ts";
+import type { BackendChoice } from "../session/engine-protocol.ts";
+import { backendOf } from "./backend-flags.ts";
 import { openCallFile } from "./call-file.ts";
 import { EXIT } from "./exit-codes.ts";
 import { chooseBackend } from "./open-backend.ts";
@@ -46,12 +48,10 @@ export function registerServe(program: Command): void {
 
 /** Serves until stopped; returns the exit code. Throws `usage`, `memory` and what loading throws. */
 export async function runServe(flags: ServeFlags, terminal: Terminal): Promise<number> {
-  if (flags.cpu && flags.backend === "reference") {
-    throw new UsageError("--cpu and --backend reference exclude each other");
-  }
+  const choice = backendOf(flags);
   const apiKeys = apiKeysOf(flags);
   const path = resolveModelPath(flags.model);
-  const room = chooseRoom(path, flags, terminal);
+  const room = chooseRoom(path, flags, choice, terminal);
   const model = openModel(path);
   checkCtx(flags, model);
   const log = openServeLog(terminal, flags.trace);
@@ -109,13 +109,14 @@ interface Room {
 }
 
 /** What was asked for, or, where nothing was, the most that fits. Throws `memory` when not even one slot does. */
-function chooseRoom(path: string, flags: ServeFlags, terminal: Terminal): Room {
+function chooseRoom(path: string, flags: ServeFlags, choice: BackendChoice, terminal: Terminal): Room {
   const checkpointBytes = flags.checkpointMb * 2 ** 20;
   const choices: Room[] = [{ slots: flags.slots ?? DEFAULT_SLOTS, checkpointBytes }];
   if (flags.slots === undefined) choices.push({ slots: 1, checkpointBytes: 0 });
   const file = openGguf(path);
   try {
-    const backend = chooseBackend(flags.cpu ? "cpu" : flags.backend).name;
+    const { ctx: ctxTokens, threads } = flags;
+    const backend = chooseBackend(choice, file, { threads, ctxTokens, ...choices[choices.length - 1] }).name;
     for (const [index, room] of choices.entries()) {
       const isLast = index === choices.length - 1;
       const force = isLast && flags.force === true;
@@ -137,7 +138,7 @@ async function openEngine(path: string, flags: ServeFlags, room: Room, terminal:
   const bar = new ProgressBar(terminal);
   const engine = await SchedulerEngine.open({
     modelPath: path,
-    backend: flags.cpu ? "cpu" : flags.backend,
+    backend: backendOf(flags),
     threads: flags.threads,
     ctxTokens: flags.ctx,
     headRows: room.slots,

@@ -3,11 +3,11 @@ import { readFileSync } from "node:fs";
 import { type Command, InvalidArgumentError, Option } from "commander";
 import { UsageError } from "../core/errors.ts";
 import { MAX_QUEUED_REQUESTS } from "../server/limits.ts";
-import type { BackendChoice } from "../session/engine-protocol.ts";
+import { type BackendFlags, backendOption, backendShortcuts } from "./backend-flags.ts";
 import { collectText, integerIn } from "./flag-values.ts";
 
 /** What commander collects. */
-export interface ServeFlags {
+export interface ServeFlags extends BackendFlags {
   model?: string;
   alias?: string;
   host: string;
@@ -25,8 +25,6 @@ export interface ServeFlags {
   trace?: string;
   threads?: number;
   prefillChunk: number;
-  backend: BackendChoice;
-  cpu?: boolean;
   force?: boolean;
   quiet?: boolean;
 }
@@ -88,10 +86,8 @@ export function addServeFlags(command: Command): Command {
       integerIn(1, 1024),
     ),
     flag("--prefill-chunk <n>", "most prompt tokens per pass").argParser(positive).default(512),
-    flag("--backend <name>", "auto takes cpu where its native code loads, else reference")
-      .choices(["auto", "cpu", "reference"])
-      .default("auto"),
-    flag("--cpu", "same as --backend cpu"),
+    backendOption(),
+    ...backendShortcuts(),
     flag("--force", "load the model even if it does not fit in memory"),
   );
   return command;

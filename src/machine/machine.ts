@@ -46,6 +46,35 @@ export function findPool(machine: Machine, id: string): MemoryPool | undefined {
   return machine.pools.find((pool) => pool.id === id);
 }
 
+/** What planning needs to know of a GPU. */
+export interface GpuMemory {
+  ordinal: number;
+  /** True when it shares the host's memory. */
+  integrated: boolean;
+  totalBytes: number;
+  freeBytes: number;
+}
+
+/**
+ * The same machine with a GPU. Where it shares the host's memory the host's own figures count: the driver does not see
+ * that page cache can be given back.
+ */
+export function withGpu(
+  machine: Machine,
+  { ordinal, integrated, totalBytes, freeBytes }: GpuMemory,
+): Machine {
+  const id = `cuda:${ordinal}`;
+  const others = machine.pools.filter((pool) => pool.id !== id);
+  if (integrated) {
+    const pools = others.map((pool) =>
+      pool.id === "host" ? { ...pool, id, kind: "unified" as const } : pool,
+    );
+    return { ...machine, pools };
+  }
+  const own: MemoryPool = { id, kind: "discrete", totalBytes, availableBytes: freeBytes, limits: [] };
+  return { ...machine, pools: [own, ...others] };
+}
+
 /** The same machine with one pool's available memory replaced: `--budget`, tests. */
 export function withBudget(machine: Machine, poolId: string, budgetBytes: number): Machine {
   return {

@@ -7,7 +7,7 @@ import { kvRegions } from "./kv-regions.ts";
 import { overheadRegions } from "./overhead-regions.ts";
 import { weightRegions } from "./weight-regions.ts";
 
-/** Who runs the model. `cuda` is planned for named machines; this package has no such backend yet. */
+/** Who runs the model. */
 export type PlannedBackend = "cpu" | "cuda" | "reference";
 
 /** What a region is part of. */

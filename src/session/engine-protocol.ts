@@ -8,7 +8,7 @@ import type { GenerateEvent, GenerateRequest } from "./generate.ts";
 import { ContextFullError } from "./session-errors.ts";
 
 /** Which implementation runs the model; `auto` takes the fastest that loads. */
-export type BackendChoice = "auto" | "cpu" | "reference";
+export type BackendChoice = "auto" | "cuda" | "cpu" | "reference";
 
 /** What the worker needs to open a model. */
 export interface EngineWorkerOptions {

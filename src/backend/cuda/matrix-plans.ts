@@ -15,6 +15,7 @@ const MAX_SPLIT_TASKS = 1024;
 const LATTICE_BYTES = 32 * 384 * 4;
 /** sizeof(TileShared) of int-tiles.cuh. */
 export const TILE_SHARED_BYTES = 2 * 64 * (160 + 16 + 32) + 64 * 4 + 8 * 384 * 4;
+/** Threads of a tile block. */
 export const TILE_THREADS = 128;
 /** Warps of a decode block: two blocks fit a multiprocessor by registers. */
 const DECODE_WARPS = 8;

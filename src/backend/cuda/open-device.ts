@@ -60,6 +60,17 @@ export function openDevice(options: DeviceOptions = {}): OpenDevice {
   }
 }
 
+/** A device and its free memory. Throws `cuda` when it cannot be used. */
+export function probeDevice(driver: CudaDriver, ordinal: number): { device: DeviceInfo; freeBytes: number } {
+  const device = chosenDevice(driver, ordinal);
+  driver.retainContext(ordinal);
+  try {
+    return { device, freeBytes: driver.memoryInfo().freeBytes };
+  } finally {
+    driver.releaseContext(ordinal);
+  }
+}
+
 /** Runs `close` on the way out of another failure. */
 export function closeQuietly(close: () => void): void {
   try {

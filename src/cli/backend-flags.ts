@@ -1,0 +1,35 @@
+// The flags that choose a backend, shared by every command that runs a model.
+import { Option } from "commander";
+import { UsageError } from "../core/errors.ts";
+import type { BackendChoice } from "../session/engine-protocol.ts";
+
+/** What commander collects. */
+export interface BackendFlags {
+  backend: BackendChoice;
+  cpu?: boolean;
+  cuda?: boolean;
+}
+
+const CHOICES: readonly BackendChoice[] = ["auto", "cuda", "cpu", "reference"];
+
+/** `--backend`. */
+export function backendOption(): Option {
+  const text = "auto takes cuda where a GPU holds the model, else cpu, else reference";
+  return new Option("--backend <name>", text).choices(CHOICES).default("auto");
+}
+
+/** `--cpu` and `--cuda`. */
+export function backendShortcuts(): Option[] {
+  return [
+    new Option("--cuda", "same as --backend cuda").conflicts("cpu"),
+    new Option("--cpu", "same as --backend cpu"),
+  ];
+}
+
+/** The backend that the flags ask for. Throws `usage` when they disagree. */
+export function backendOf({ backend, cpu, cuda }: BackendFlags): BackendChoice {
+  const short = cpu ? "cpu" : cuda ? "cuda" : undefined;
+  if (short === undefined) return backend;
+  if (backend === "auto" || backend === short) return short;
+  throw new UsageError(`--${short} and --backend ${backend} exclude each other`);
+}
