@@ -133,7 +133,7 @@ function describeDevice(): void {
     const { name, computeCapability, multiprocessors, integrated } = device.device;
     const { freeBytes, totalBytes } = load.driver.memoryInfo();
     console.log(
-      `${name}: compute capability ${computeCapability / 10}, ${multiprocessors} multiprocessors, ` +
+      `${name}: compute capability ${(computeCapability / 10).toFixed(1)}, ${multiprocessors} multiprocessors, ` +
         `${integrated ? "unified memory" : "own memory"}, ${formatBytes(freeBytes)} of ${formatBytes(totalBytes)} free; ` +
         `driver for CUDA ${load.driver.version / 1000}, node ${process.versions.node}`,
     );

@@ -126,6 +126,57 @@ describe.skipIf(addon === null)(`cuda backend on a fake device ${reason ?? ""}`,
     backend.close();
   });
 
+  it("decode steps are recorded the second time and replayed with the same results", () => {
+    const graphs = (driver: FakeDriver) =>
+      driver.calls.filter(({ method }) => method === "launchGraph").length;
+    const decode = (backend: ReturnType<typeof open>, watched: boolean) => {
+      const states = [backend.createKv(64), backend.createKv(48)];
+      for (const kv of states) backend.forward([{ kv, tokens, logits: "none" }]);
+      return Array.from({ length: 20 }, (_, step) => {
+        const ranges = states.map((kv, i) => {
+          return { kv, tokens: Int32Array.of(step + i), logits: "last" } as const;
+        });
+        // A step that is watched runs kernel by kernel.
+        const options = watched ? { trace: () => {} } : {};
+        return backend.forward(ranges, options).logits.map((logits) => logits.slice());
+      });
+    };
+    const driver = new FakeDriver();
+    const backend = open(driver);
+    const replayed = decode(backend, false);
+    expect(graphs(driver)).toBe(19);
+    const other = new FakeDriver();
+    const direct = open(other);
+    expect(replayed).toEqual(decode(direct, true));
+    expect(graphs(other)).toBe(0);
+    backend.close();
+    direct.close();
+    expect(driver.leaks).toEqual([]);
+  });
+
+  it("a new or closed state forgets recorded steps; a driver that refuses to record is used without", () => {
+    const driver = new FakeDriver();
+    const backend = open(driver);
+    const kv = backend.createKv(64);
+    const step = () => backend.forward([{ kv, tokens: Int32Array.of(1), logits: "last" }]);
+    for (let i = 0; i < 3; i++) step();
+    const count = (method: string) => driver.calls.filter((call) => call.method === method).length;
+    expect(count("endCapture")).toBe(1);
+    backend.createKv(256).close();
+    expect(count("destroyGraph")).toBe(1);
+    for (let i = 0; i < 3; i++) step();
+    expect(count("endCapture")).toBe(2);
+
+    backend.createKv(16);
+    driver.failAt("endCapture", "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED");
+    const replays = count("launchGraph");
+    for (let i = 0; i < 4; i++) expect(step().logits[0].every(Number.isFinite)).toBe(true);
+    expect(count("launchGraph")).toBe(replays);
+    expect(kv.lengthTokens).toBe(10);
+    backend.close();
+    expect(driver.leaks).toEqual([]);
+  });
+
   it("router scores that are not finite name the layer", () => {
     const driver = new FakeDriver();
     const backend = open(driver, (steps) => ({

@@ -8,6 +8,7 @@ import {
   type CudaLayerWeights,
   type CudaNamedMatrix,
   type CudaPass,
+  mostTokens,
   multiply,
   observe,
   rowsOf,
@@ -143,7 +144,7 @@ function feedCompressor(
 function selectEntries(pass: CudaPass, own: CompressorState, segment: Segment<CudaKv>): void {
   const { ctx, steps, spec, buffers, scratch } = pass;
   const { indexerHeadCount: heads, indexerHeadDim: dim, indexerTopK: topK } = spec;
-  const mostEntries = Math.floor(pass.mostTokens(segment) / own.ratio);
+  const mostEntries = Math.floor(mostTokens(pass, segment) / own.ratio);
   const shape = { heads, dim, topK, countTokens: segment.count, mostEntries };
   steps.selectEntries(ctx, shape, own.ratio, stateOf(pass, segment), {
     queries: rowsOf(buffers.indexerQueries, segment, heads * dim),
@@ -161,7 +162,7 @@ function attend(pass: CudaPass, layer: CudaLayerWeights, segment: Segment<CudaKv
   const { compressRatio: ratio } = layer.spec;
   const own = segment.kv.layers[layer.spec.index];
   const pairs = spec.rope.dims / 2;
-  const visible = ratio === 0 ? 0 : Math.floor(pass.mostTokens(segment) / ratio);
+  const visible = ratio === 0 ? 0 : Math.floor(mostTokens(pass, segment) / ratio);
   const mostKeys = window + (layer.indexer ? Math.min(indexerTopK, visible) : visible);
   steps.attend(ctx, { heads, dim, countTokens: segment.count, mostKeys }, stateOf(pass, segment), {
     queries: rowsOf(buffers.q, segment, heads * dim),

@@ -29,6 +29,7 @@ import { CudaKv } from "./kv-state.ts";
 import { closeQuietly, type DeviceOptions, type OpenDevice, openDevice } from "./open-device.ts";
 import type { CudaModelWeights } from "./pass.ts";
 import { CudaScratch } from "./scratch.ts";
+import { StepGraphs } from "./step-graphs.ts";
 import type { CudaSteps, MatrixWork } from "./steps.ts";
 
 const MAX_BATCH_TOKENS = 8192;
@@ -68,6 +69,7 @@ interface CudaParts {
   weights: DeviceWeights;
   model: CudaModelWeights;
   scratch: CudaScratch;
+  graphs: StepGraphs;
   workMemory: DeviceMemory;
   work: MatrixWork;
   steps: CudaSteps;
@@ -102,6 +104,7 @@ function openParts(
     const parts = workMemory.allocateParts("work", steps.workBytes(spec, maxBatchTokens));
     return {
       ...{ device, weights, scratch, workMemory, steps, maxBatchTokens },
+      graphs: new StepGraphs(stream),
       model: modelWeights(model, weights),
       work: { input: { buffer: parts.input }, routing: { buffer: parts.routing } },
       weightBytesPerToken: weightBytesPerToken(model),
@@ -136,16 +139,17 @@ class CudaBackend implements Backend {
   }
 
   createKv(capacityTokens: number): KvState {
-    const { device, scratch } = this.#open();
+    const { device, scratch, graphs } = this.#open();
     const { spec, maxBatchTokens } = this;
     checkKvCapacity(spec, capacityTokens);
     return this.#guard(() => {
       const owner = {
         ...{ spec, maxBatchTokens, stream: device.stream },
-        onClose: (closed: CudaKv) => this.#states.delete(closed),
+        onClose: (closed: CudaKv) => this.#forget(closed),
       };
       const state = new CudaKv(owner, capacityTokens);
       try {
+        graphs.clear();
         scratch.reserveEntries(mostIndexerEntries(spec, capacityTokens));
       } catch (error) {
         closeQuietly(() => state.close());
@@ -157,14 +161,14 @@ class CudaBackend implements Backend {
   }
 
   forward(ranges: readonly TokenRange[], options: ForwardOptions = {}): ForwardResult {
-    const { device, steps, work, scratch, model } = this.#open();
+    const { device, steps, work, scratch, model, graphs } = this.#open();
     const { spec, maxBatchTokens } = this;
     const batch = layOutRanges(ranges, { spec, maxBatchTokens, owns: this.#owns });
     const tokens = batch.tokens.length;
     if (tokens === 0) return { logits: [] };
     const pass = {
       ...{ ctx: device, steps, work, spec, scratch, buffers: scratch.buffers, batch, tokens, options },
-      mostTokens: ({ start, count }: { start: number; count: number }) => start + count,
+      graphs,
     };
     const logits = this.#guard(() => forwardBatch(pass, model, this.#host));
     this.#forwardCalls++;
@@ -186,12 +190,19 @@ class CudaBackend implements Backend {
 
   close(): void {
     if (this.#parts === null) return;
-    const { device, weights, scratch, workMemory } = this.#parts;
+    const { device, weights, scratch, workMemory, graphs } = this.#parts;
+    closeQuietly(() => graphs.clear());
     this.#parts = null;
     // After a lost device giving back fails too, and the driver has taken everything already.
     for (const part of [...this.#states, workMemory, scratch, weights, device]) {
       closeQuietly(() => part.close());
     }
+  }
+
+  /** Recorded steps hold the addresses of the states that they work on. */
+  #forget(closed: CudaKv): void {
+    this.#states.delete(closed);
+    this.#parts?.graphs.clear();
   }
 
   #open(): CudaParts {

@@ -11,8 +11,10 @@ import {
   type CudaLayerWeights,
   type CudaModelWeights,
   type CudaPass,
+  isRepeatable,
   notFinite,
   observe,
+  stepKey,
   trace,
 } from "./pass.ts";
 import { HEAD_ROWS } from "./scratch.ts";
@@ -28,13 +30,23 @@ export interface HostLogits {
  * the tokens only at the end: a pass that throws leaves them as they were.
  */
 export function forwardBatch(pass: CudaPass, model: CudaModelWeights, host: HostLogits): Float32Array[] {
+  const { batch, buffers, ctx, graphs } = pass;
+  const counts = batch.segments.map((each) => ({ none: 0, last: 1, all: each.count })[each.logits]);
+  const wanted = batch.segments.flatMap((segment, index) => wantedRows(segment, counts[index]));
+  const first = wanted.slice(0, HEAD_ROWS);
   upload(pass);
-  enqueueLayers(pass, model);
-  const logits = outputLogits(pass, model, host);
-  const [flag] = pass.ctx.stream.read(pass.buffers.flag, new Int32Array(1));
+  const enqueue = () => {
+    enqueueLayers(pass, model);
+    if (first.length > 0) enqueueHead(pass, model, first);
+  };
+  if (isRepeatable(pass)) graphs.run(stepKey(pass), enqueue);
+  else enqueue();
+  const logits = readLogits(pass, model, host, wanted);
+  const [flag] = ctx.stream.read(buffers.flag, new Int32Array(1));
   if (flag !== 0) throw notFinite(`layer ${flag - 1}: router scores are not finite numbers`);
-  for (const segment of pass.batch.segments) segment.kv.advance(segment.count);
-  return logits;
+  if (wanted.length > 0 && !Number.isFinite(logits[0])) throw notFinite("logits are not finite numbers");
+  for (const segment of batch.segments) segment.kv.advance(segment.count);
+  return viewsOf(logits, counts, pass.spec.vocabSize);
 }
 
 /** Token ids, positions, and where every sequence stands. */
@@ -102,27 +114,33 @@ function writeBlockOutput({ ctx, steps, spec, buffers, tokens }: CudaPass): void
   steps.writeStreams(ctx, tokens, spec.hyperCount, spec.hiddenSize, streams, blockOut, post, comb);
 }
 
-/** The head over the rows that the segments want, a few rows at a time. */
-function outputLogits(pass: CudaPass, model: CudaModelWeights, host: HostLogits): Float32Array[] {
-  const { spec, batch, ctx } = pass;
-  const { vocabSize } = spec;
-  const counts = batch.segments.map((each) => ({ none: 0, last: 1, all: each.count })[each.logits]);
-  const wanted = batch.segments.flatMap((segment, index) => wantedRows(segment, counts[index]));
+/** The logits of the wanted rows on the host. The head of the first rows is queued already; more go in pieces. */
+function readLogits(
+  pass: CudaPass,
+  model: CudaModelWeights,
+  host: HostLogits,
+  wanted: readonly number[],
+): Float32Array {
+  const { vocabSize } = pass.spec;
   if (host.values.length < wanted.length * vocabSize) {
     host.values = new Float32Array(wanted.length * vocabSize);
   }
   for (let done = 0; done < wanted.length; done += HEAD_ROWS) {
     const rows = wanted.slice(done, done + HEAD_ROWS);
-    enqueueHead(pass, model, rows);
+    if (done > 0) enqueueHead(pass, model, rows);
     const target = host.values.subarray(done * vocabSize, (done + rows.length) * vocabSize);
-    ctx.stream.read(pass.buffers.logits, target);
+    pass.ctx.stream.read(pass.buffers.logits, target);
   }
-  if (wanted.length > 0 && !Number.isFinite(host.values[0])) throw notFinite("logits are not finite numbers");
+  return host.values;
+}
+
+/** One array per segment. */
+function viewsOf(logits: Float32Array, counts: readonly number[], vocabSize: number): Float32Array[] {
   let row = 0;
   return counts.map((count) => {
     const from = row * vocabSize;
     row += count;
-    return host.values.subarray(from, row * vocabSize);
+    return logits.subarray(from, row * vocabSize);
   });
 }
 

@@ -32,6 +32,8 @@ export interface LayerState {
   indexer?: CompressorState;
 }
 
+let nextId = 0;
+
 /** What a state needs of its backend. */
 export interface KvOwner {
   spec: ModelSpec;
@@ -49,6 +51,8 @@ export function slotRatios(spec: ModelSpec): number[] {
 
 /** The CUDA backend's `KvState`. */
 export class CudaKv implements KvState {
+  /** Of no other state of this process. */
+  readonly id = nextId++;
   readonly capacityTokens: number;
   readonly bytes: number;
   readonly ringRows: number;

@@ -10,6 +10,7 @@ import type { CudaKv } from "./kv-state.ts";
 import type { DeviceMatrix } from "./matrix.ts";
 import type { CudaScratch, ScratchBuffers } from "./scratch.ts";
 import { DECODE_STATE_BYTES } from "./sequence-plans.ts";
+import type { StepGraphs } from "./step-graphs.ts";
 import type { CudaSteps, MatrixWork } from "./steps.ts";
 
 /** The roles of the weights, with device memory in them. */
@@ -36,11 +37,26 @@ export interface CudaPass {
   /** Tokens of the batch. */
   tokens: number;
   options: ForwardOptions;
-  /**
-   * Upper bound of the tokens that a segment's sequence holds after the pass. Grids and cuts depend on it, so a recorded
-   * pass takes the state's capacity.
-   */
-  mostTokens(segment: Segment<CudaKv>): number;
+  graphs: StepGraphs;
+}
+
+/**
+ * Upper bound of the tokens that a segment's sequence holds after the pass. Grids and cuts depend on it: what is recorded
+ * once and replayed as the sequence grows takes the state's capacity.
+ */
+export function mostTokens(pass: CudaPass, { start, count, kv }: Segment<CudaKv>): number {
+  return isRepeatable(pass) ? kv.capacityTokens : start + count;
+}
+
+/** True for a step of one token per sequence that nobody watches: it reads all that changes from device memory. */
+export function isRepeatable({ batch, options }: CudaPass): boolean {
+  const watched = options.trace !== undefined || options.observeInputs !== undefined;
+  return !watched && batch.segments.every(({ count }) => count === 1);
+}
+
+/** Equal for steps of the same sequences in the same order with the same logits wanted. */
+export function stepKey({ batch }: CudaPass): string {
+  return batch.segments.map(({ kv, logits }) => `${kv.id}${logits === "none" ? "" : "+"}`).join(" ");
 }
 
 /** Runs all steps of a pass over `products`, showing their input where the caller wants to see it. */
