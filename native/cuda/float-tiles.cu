@@ -1,7 +1,7 @@
-// Prefill of the float types and embedding rows: plain float32 products of 64 weight rows by 64 activation rows.
+// Prefill of the types without kernels of their own, and embedding rows: plain float32 products of 64 weight rows by 64
+// activation rows.
 //
-// Bytes moved: weights once per 64 activation rows. Not tuned: these tensors are about a tenth of a published file, and
-// tensor cores would round them.
+// Bytes moved: weights once per 64 activation rows. Not tuned: published files have these types in few tensors.
 #include "cuda/products.cuh"
 #include "cuda/rare-blocks.cuh"
 

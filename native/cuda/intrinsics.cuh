@@ -32,6 +32,24 @@ __device__ __forceinline__ void multiplyTile(int (&c)[4], uint32_t a0, uint32_t 
       : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
 }
 
+/// c += A [16, 8] times B [8, 8] of tf32 numbers (float32 whose last 13 bits do not count), float32 sums. Lane l holds of A
+/// the rows l / 4 (a0, a2) and l / 4 + 8 (a1, a3), columns l % 4 (a0, a1) and l % 4 + 4; of B the column l / 4, rows
+/// l % 4 and l % 4 + 4; of c as in multiplyTile.
+__device__ __forceinline__ void multiplyTf32(float (&c)[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3,
+                                             uint32_t b0, uint32_t b1) {
+  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+      "{%0, %1, %2, %3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+}
+
+/// The nearest tf32 number.
+__device__ __forceinline__ uint32_t toTf32(float value) {
+  uint32_t bits;
+  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(value));
+  return bits & 0xffffe000u;
+}
+
 /// Copies 16 bytes to shared memory without waiting.
 __device__ __forceinline__ void copyAsync16(void* shared, const void* global) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(

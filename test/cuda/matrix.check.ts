@@ -61,12 +61,12 @@ function checkMultiply(bench: CheckBench, type: GgmlType): CheckRow[] {
   );
 }
 
-/** Few rows and many columns: blocks share the columns. */
+/** Few rows and many columns: blocks, or the warps of a block, share the columns. */
 function checkSplit(bench: CheckBench, type: GgmlType): CheckRow[] {
   const cols = 16384;
   const pair = randomMatrix(bench, type, [1, 24, cols], 5);
   return withMatrices([pair], () =>
-    [1, 3, 8].map((tokens) => {
+    [1, 3, 8, 9, 16, 70].map((tokens) => {
       const x = gaussianValues(tokens * cols, tokens);
       const expected = new Float32Array(tokens * 24);
       bench.cpu.multiply(bench.workspace, tokens, x, [pair.host], [expected]);

@@ -12,9 +12,10 @@ import {
   routingParts,
   TILE_SHARED_BYTES,
   TILE_THREADS,
+  tileKind,
   usesInt8,
 } from "./matrix-plans.ts";
-import { multiplyPrepared, prepareInput } from "./matrix-steps.ts";
+import { multiplyPrepared, prepareInput, TILES } from "./matrix-steps.ts";
 import {
   type ExpertProductsArg,
   type ExpertsUpArg,
@@ -165,12 +166,10 @@ function grouped(ctx: CudaContext, sizes: ExpertSizes, product: ExpertProductsAr
     const block = [shape.threads, 1, 1] as const;
     const all = one ? args : [...args, { i32: sizes.tokens }];
     module.launch(stream, name, [shape.blocks, 1, 1], block, shape.sharedBytes, all);
-  } else if (usesInt8(matrix)) {
-    const grid = [blocks(matrix.rows, 128), active, 1] as const;
-    module.launch(stream, "expert_products_tiles", grid, [TILE_THREADS, 1, 1], TILE_SHARED_BYTES, args);
   } else {
-    const grid = [blocks(matrix.rows, 64), active, 1] as const;
-    module.launch(stream, "expert_products_float_tiles", grid, [256, 1, 1], 0, args);
+    const { rows: tileRows, threads, sharedBytes, infix } = TILES[tileKind(matrix)];
+    const grid = [blocks(matrix.rows, tileRows), active, 1] as const;
+    module.launch(stream, `expert_products_${infix}tiles`, grid, [threads, 1, 1], sharedBytes, args);
   }
 }
 

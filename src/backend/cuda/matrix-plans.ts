@@ -22,6 +22,17 @@ const DECODE_WARPS = 8;
 
 const IQ2_XXS = 16;
 const INT8_TYPES = new Set([8, 10, 12, IQ2_XXS]);
+/** F32, F16, BF16, MXFP4. */
+const TF32_TYPES = new Set([0, 1, 30, 39]);
+
+/** Kinds of prefill kernels: int8 tensor cores, tf32 tensor cores, plain float32. */
+export type TileKind = "int8" | "tf32" | "float";
+
+/** The kernels that multiply many activation rows by a matrix of this type. */
+export function tileKind({ type }: DeviceMatrix): TileKind {
+  if (INT8_TYPES.has(type)) return "int8";
+  return TF32_TYPES.has(type) ? "tf32" : "float";
+}
 
 /** True for the types that meet int8 activations: Q8_0, Q2_K, Q4_K, IQ2_XXS. */
 export function usesInt8(matrix: DeviceMatrix): boolean {

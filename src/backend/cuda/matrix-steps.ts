@@ -9,6 +9,7 @@ import {
   quantizedInputBytes,
   TILE_SHARED_BYTES,
   TILE_THREADS,
+  tileKind,
   usesInt8,
 } from "./matrix-plans.ts";
 import {
@@ -21,6 +22,9 @@ import {
   productsStruct,
 } from "./matrix-structs.ts";
 import type { QuantizedInput } from "./steps.ts";
+
+/** Matrices of no more rows are multiplied by blocks whose warps share the columns. */
+const NARROW_ROWS = 64;
 
 const blocks = (values: number, perBlock: number) => Math.ceil(values / perBlock);
 
@@ -78,9 +82,7 @@ export function multiply(
 /** The same with an input that is prepared: up to eight matrices a launch. */
 export function multiplyPrepared(ctx: CudaContext, input: InputArg, products: readonly ProductArg[]): void {
   const decode = input.rows <= MAX_DECODE_ROWS;
-  const kinds = decode
-    ? [products]
-    : [products.filter(({ matrix }) => usesInt8(matrix)), products.filter(({ matrix }) => !usesInt8(matrix))];
+  const kinds = decode ? [products] : byTileKind(products);
   for (const kind of kinds) {
     for (let first = 0; first < kind.length; first += MAX_PRODUCTS) {
       const some = kind.slice(first, first + MAX_PRODUCTS);
@@ -108,18 +110,40 @@ function multiplyFew(
   ]);
 }
 
+function byTileKind(products: readonly ProductArg[]): ProductArg[][] {
+  return Object.values(Object.groupBy(products, ({ matrix }) => tileKind(matrix)));
+}
+
+/** Threads, weight rows and shared memory of a tile of each kind of prefill kernel. */
+export const TILES = {
+  int8: { rows: 128, threads: TILE_THREADS, sharedBytes: TILE_SHARED_BYTES, infix: "" },
+  tf32: { rows: 128, threads: 128, sharedBytes: 0, infix: "tf32_" },
+  float: { rows: 64, threads: 256, sharedBytes: 0, infix: "float_" },
+} as const;
+
 function multiplyMany(
   { module, stream }: CudaContext,
   input: InputArg,
   products: readonly ProductArg[],
 ): void {
-  const int8 = usesInt8(products[0].matrix);
-  const tileRows = int8 ? 128 : 64;
-  const tiles = products.reduce((sum, { matrix }) => sum + blocks(matrix.rows, tileRows), 0);
-  const args = [productsStruct(products), inputStruct(input), { i32: input.rows }];
-  const grid = [tiles, blocks(input.rows, 64), 1] as const;
-  if (int8) module.launch(stream, "multiply_tiles", grid, [TILE_THREADS, 1, 1], TILE_SHARED_BYTES, args);
-  else module.launch(stream, "multiply_float_tiles", grid, [256, 1, 1], 0, args);
+  const kind = tileKind(products[0].matrix);
+  const { rows: tileRows, threads, sharedBytes, infix } = TILES[kind];
+  const rest = [inputStruct(input), { i32: input.rows }];
+  const tokenTiles = blocks(input.rows, 64);
+  // Matrices of few rows: as many blocks as there are, each with all its warps on the same rows.
+  const isNarrow = ({ matrix }: ProductArg) => kind === "tf32" && matrix.rows <= NARROW_ROWS;
+  for (const product of products.filter(isNarrow)) {
+    const grid = [blocks(product.matrix.rows, 32), tokenTiles, 1] as const;
+    module.launch(stream, "multiply_tf32_narrow", grid, [threads, 1, 1], 0, [
+      productStruct(product),
+      ...rest,
+    ]);
+  }
+  const wide = products.filter((product) => !isNarrow(product));
+  if (wide.length === 0) return;
+  const tiles = wide.reduce((sum, { matrix }) => sum + blocks(matrix.rows, tileRows), 0);
+  const args = [productsStruct(wide), ...rest];
+  module.launch(stream, `multiply_${infix}tiles`, [tiles, tokenTiles, 1], [threads, 1, 1], sharedBytes, args);
 }
 
 /** x [rows, groups, cols], out [rows, groups, matrix.rows / groups]: each group has its own rows of the matrix. */
@@ -142,12 +166,10 @@ export function multiplyGroups(
     const shape = decodeShape(device.multiprocessors, [matrix], groups * blocks(rank, 32), false);
     const name = rows === 1 ? "multiply_groups_row" : "multiply_groups_rows";
     module.launch(stream, name, [shape.blocks, 1, 1], [shape.threads, 1, 1], shape.sharedBytes, args);
-  } else if (usesInt8(matrix)) {
-    const grid = [blocks(rank, 128), blocks(rows, 64), groups] as const;
-    module.launch(stream, "multiply_groups_tiles", grid, [TILE_THREADS, 1, 1], TILE_SHARED_BYTES, args);
   } else {
-    const grid = [blocks(rank, 64), blocks(rows, 64), groups] as const;
-    module.launch(stream, "multiply_groups_float_tiles", grid, [256, 1, 1], 0, args);
+    const { rows: tileRows, threads, sharedBytes, infix } = TILES[tileKind(matrix)];
+    const grid = [blocks(rank, tileRows), blocks(rows, 64), groups] as const;
+    module.launch(stream, `multiply_groups_${infix}tiles`, grid, [threads, 1, 1], sharedBytes, args);
   }
 }
 
