@@ -6,6 +6,7 @@ import { attentionStep } from "./attention-step.ts";
 import { expertsStep } from "./experts-step.ts";
 import type { HyperWeights, LayerWeights, ModelWeights } from "./layer-weights.ts";
 import { notFinite, type Pass } from "./pass.ts";
+import { residentFloats } from "./resident-array.ts";
 
 /** Room for the wanted rows of the head: grows with the largest demand so far. */
 export interface HeadBuffers {
@@ -126,7 +127,7 @@ function outputLogits(pass: Pass, model: ModelWeights, head: HeadBuffers): Float
 function growHead(head: HeadBuffers, rows: number, spec: ModelSpec): void {
   if (head.x.length >= rows * spec.hiddenSize) return;
   const perRow = headValuesPerRow(spec);
-  head.streams = new Float32Array(rows * perRow.streams);
-  head.x = new Float32Array(rows * perRow.x);
-  head.logits = new Float32Array(rows * perRow.logits);
+  head.streams = residentFloats(rows * perRow.streams);
+  head.x = residentFloats(rows * perRow.x);
+  head.logits = residentFloats(rows * perRow.logits);
 }

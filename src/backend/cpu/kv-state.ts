@@ -8,6 +8,7 @@ import type { ModelSpec } from "../../model/model-spec.ts";
 import { type CompressorSizes, kvRingRows, type LayerKvSizes, layerKvSizes } from "../../plan/kv-size.ts";
 import type { KvState } from "../backend.ts";
 import { checkKvSnapshot, type KvSnapshot, kvSectionShapes, kvShapeKey } from "../kv-snapshot.ts";
+import { residentFloats } from "./resident-array.ts";
 
 /** Raw projections of an unfinished window, and where windows overlap the a halves of the last finished one. */
 export interface PendingSlot {
@@ -159,7 +160,7 @@ export class CpuKv implements KvState {
 
 function allocateLayer({ ringValues, compressor, indexer }: LayerKvSizes): LayerCache {
   return {
-    ring: new Float32Array(ringValues),
+    ring: residentFloats(ringValues),
     compressor: compressor && allocateCompressor(compressor),
     indexer: indexer && allocateCompressor(indexer),
   };
@@ -173,12 +174,12 @@ function allocateCompressor({
   slot,
 }: CompressorSizes): CompressorCache {
   const newSlot = (): PendingSlot => ({
-    kv: new Float32Array(slot.kvValues),
-    gate: new Float32Array(slot.gateValues),
-    previousKv: new Float32Array(slot.previousKvValues),
-    previousGate: new Float32Array(slot.previousGateValues),
+    kv: residentFloats(slot.kvValues),
+    gate: residentFloats(slot.gateValues),
+    previousKv: residentFloats(slot.previousKvValues),
+    previousGate: residentFloats(slot.previousGateValues),
   });
-  const entries = new Float32Array(entryValues);
+  const entries = residentFloats(entryValues);
   return { ratio, width, projected, entries, slots: [newSlot(), newSlot()], current: 0 };
 }
 

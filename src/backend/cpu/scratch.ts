@@ -2,6 +2,7 @@
 // context. Names follow the reference backend's.
 import type { ModelSpec } from "../../model/model-spec.ts";
 import { scratchValuesPerToken } from "../../plan/scratch-size.ts";
+import { residentFloats, residentInts } from "./resident-array.ts";
 
 /** All arrays are row-major over tokens; the first `tokens` rows of a call are valid. */
 export interface Scratch {
@@ -43,7 +44,7 @@ export function allocateScratch(spec: ModelSpec, maxBatchTokens: number): Scratc
   const entries = Object.entries(perToken).map(([name, values]) => {
     const count = values * maxBatchTokens;
     const integer = INTEGER_ARRAYS.includes(name as keyof Scratch);
-    return [name, integer ? new Int32Array(count) : new Float32Array(count)];
+    return [name, integer ? residentInts(count) : residentFloats(count)];
   });
   return Object.fromEntries(entries) as unknown as Scratch;
 }
