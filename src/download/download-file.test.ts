@@ -1,6 +1,6 @@
 // Downloads from a local server that drops, truncates and lies. Nothing but the right bytes may appear under the name.
 import { createHash } from "node:crypto";
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
@@ -76,8 +76,15 @@ function serve({ bytes = Number.POSITIVE_INFINITY, etag = ETAG, headers = {} } =
     };
     response.writeHead(start > 0 ? 206 : 200, about);
     if (bytes >= body.length) return void response.end(body);
-    response.write(body.subarray(0, bytes), () => setTimeout(() => response.destroy(), 5));
+    response.write(body.subarray(0, bytes), () => destroyOnceKept(response, start + bytes));
   };
+}
+
+/** Cuts the connection when the client has kept what was sent: cutting earlier would take bytes back from it. */
+function destroyOnceKept(response: ServerResponse, keptBytes: number, patienceMs = 5000): void {
+  const kept = statSync(`${path()}.partial`, { throwIfNoEntry: false })?.size ?? 0;
+  if (kept >= keptBytes || patienceMs <= 0) return void response.destroy();
+  setTimeout(() => destroyOnceKept(response, keptBytes, patienceMs - 5), 5);
 }
 
 function expectWhole() {
