@@ -1,0 +1,228 @@
+// What `ds4 serve` and `ds4-server` do: listens at once, loads the model, serves until a signal or a fault ends it.
+import { readFileSync, statSync } from "node:fs";
+import { basename } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { MemoryError, UsageError } from "../core/errors.ts";
+import { openGguf } from "../gguf/open-gguf.ts";
+import { SchedulerEngine } from "../scheduler/scheduler-engine.ts";
+import { AnswerRunner } from "../server/answer-run.ts";
+import { createApp } from "../server/app.ts";
+import { type HttpServer, listen } from "../server/http-server.ts";
+import { SHUTDOWN_GRACE_MS } from "../server/limits.ts";
+import { ServerMetrics } from "../server/metrics.ts";
+import { ALL_ROUTES } from "../server/routes/all-routes.ts";
+import { ServerState } from "../server/server-state.ts";
+import { schedulerGauges } from "../server/source-gauges.ts";
+import type { BackendChoice } from "../session/engine-protocol.ts";
+import { backendOf } from "./backend-flags.ts";
+import { openCallFile } from "./call-file.ts";
+import { EXIT } from "./exit-codes.ts";
+import { chooseBackend } from "./open-backend.ts";
+import { type OpenModel, openModel, resolveModelPath } from "./open-model.ts";
+import { preflight } from "./preflight.ts";
+import { ProgressBar } from "./progress-bar.ts";
+import { apiKeysOf, DEFAULT_SLOTS, type ServeFlags } from "./serve-flags.ts";
+import { type OpenLog, openServeLog } from "./serve-log.ts";
+import { note, type Terminal } from "./terminal.ts";
+
+const STOP_CHECK_MS = 100;
+const HEALTH_CHECK_MS = 500;
+/** After a fatal fault, the time in which health checks and running clients can still see it. */
+const FAULT_GRACE_MS = 1000;
+
+/** Serves until stopped; returns the exit code. Throws `usage`, `memory` and what loading throws. */
+export async function runServe(flags: ServeFlags, terminal: Terminal): Promise<number> {
+  const choice = backendOf(flags);
+  const apiKeys = apiKeysOf(flags);
+  const path = resolveModelPath(flags.model);
+  const room = chooseRoom(path, flags, choice, terminal);
+  const model = openModel(path);
+  checkCtx(flags, model);
+  const log = openServeLog(terminal, flags.trace);
+  const calls = openCallFile(flags.kvDiskDir, log);
+  const state = new ServerState();
+  const metrics = new ServerMetrics();
+  const version = packageVersion();
+  const app = createApp({ state, metrics, log, apiKeys, corsOrigins: flags.cors ?? [], version }, ALL_ROUTES);
+  const http = await listen(app, { host: flags.host, port: flags.port });
+  const end = new Ending();
+  try {
+    if (apiKeys.length === 0 && !isLoopback(flags.host)) {
+      note(
+        terminal,
+        `warning: ${flags.host} is open to the network and no --api-key is set: anyone can use it`,
+      );
+    }
+    note(terminal, `listening on ${http.url}, loading ${path}`);
+    const engine = await end.unlessStopped(openEngine(path, flags, room, terminal, log));
+    if (engine === undefined) return EXIT.interrupted;
+    try {
+      const runner = new AnswerRunner({
+        model: servedModel(flags, model, engine),
+        maxQueued: flags.maxQueue,
+        metrics,
+        log,
+        calls: calls.memory,
+        onFault: (error) => engine.health.state === "failed" && end.fail(error.message, state, log),
+      });
+      state.serve(runner);
+      const { slots, ctxTokens } = engine.info;
+      note(terminal, `ready: ${runner.model.id} on ${http.url}, ${slots} slots of ${ctxTokens} tokens`);
+      // A worker can also die while nobody asks it anything.
+      const watch = setInterval(() => {
+        const { state: health, reason } = engine.health;
+        if (health === "failed") end.fail(reason ?? "the engine stopped", state, log);
+      }, HEALTH_CHECK_MS);
+      const reason = await end.reason.finally(() => clearInterval(watch));
+      await shutDown(state, http, reason === "fault" ? FAULT_GRACE_MS : SHUTDOWN_GRACE_MS, terminal);
+      return reason === "fault" ? EXIT.failure : EXIT.ok;
+    } finally {
+      calls.save();
+      await engine.close();
+    }
+  } finally {
+    end.dispose();
+    http.destroy();
+    log.close();
+  }
+}
+
+interface Room {
+  slots: number;
+  checkpointBytes: number;
+}
+
+/** What was asked for, or, where nothing was, the most that fits. Throws `memory` when not even one slot does. */
+function chooseRoom(path: string, flags: ServeFlags, choice: BackendChoice, terminal: Terminal): Room {
+  const checkpointBytes = flags.checkpointMb * 2 ** 20;
+  const choices: Room[] = [{ slots: flags.slots ?? DEFAULT_SLOTS, checkpointBytes }];
+  if (flags.slots === undefined) choices.push({ slots: 1, checkpointBytes: 0 });
+  const file = openGguf(path);
+  try {
+    const { ctx: ctxTokens, threads } = flags;
+    const backend = chooseBackend(choice, file, { threads, ctxTokens, ...choices[choices.length - 1] }).name;
+    for (const [index, room] of choices.entries()) {
+      const isLast = index === choices.length - 1;
+      const force = isLast && flags.force === true;
+      try {
+        preflight(file, { backend, threads: flags.threads, ctxTokens: flags.ctx, ...room, force });
+        if (index > 0) note(terminal, "memory is short: one slot and no checkpoints; see ds4 plan");
+        return room;
+      } catch (error) {
+        if (!(error instanceof MemoryError) || isLast) throw error;
+      }
+    }
+    throw new UsageError("no room was chosen"); // the loop returns or throws at its last choice
+  } finally {
+    file.close();
+  }
+}
+
+async function openEngine(path: string, flags: ServeFlags, room: Room, terminal: Terminal, log: OpenLog) {
+  const bar = new ProgressBar(terminal);
+  const engine = await SchedulerEngine.open({
+    modelPath: path,
+    backend: backendOf(flags),
+    threads: flags.threads,
+    ctxTokens: flags.ctx,
+    headRows: room.slots,
+    force: flags.force === true,
+    ...room,
+    queueLimit: flags.maxQueue,
+    chunkTokens: flags.prefillChunk,
+    kvDiskFolder: flags.kvDiskDir,
+    kvDiskBytes: flags.kvDiskSpaceMb * 2 ** 20,
+    onProgress: bar.listener,
+    onLog: log.line,
+  }).finally(() => bar.clear());
+  for (const warning of engine.info.warnings) note(terminal, `warning: ${warning}`);
+  return engine;
+}
+
+function servedModel(flags: ServeFlags, model: OpenModel, engine: SchedulerEngine) {
+  const { tokenizer, checkpoint, path } = model;
+  return {
+    id: flags.alias ?? basename(path).replace(/\.gguf$/i, ""),
+    tokenizer,
+    checkpoint,
+    ctxTokens: engine.info.ctxTokens,
+    defaultMaxTokens: flags.tokens,
+    // The scheduler has a line of its own.
+    concurrency: Number.POSITIVE_INFINITY,
+    fileBytes: statSync(path).size,
+    source: engine,
+    readGauges: async () => schedulerGauges(await engine.stats()),
+  };
+}
+
+/** Lets running answers end for a while, then ends them. */
+async function shutDown(
+  state: ServerState,
+  http: HttpServer,
+  graceMs: number,
+  terminal: Terminal,
+): Promise<void> {
+  state.stop();
+  if (state.answerCount > 0)
+    note(terminal, `stopping: ${state.answerCount} answers may go on for ${graceMs / 1000} s`);
+  void http.stop();
+  const started = performance.now();
+  // Idle connections of clients stay open for their next request, so what counts is whether an answer is going on.
+  while (state.answerCount > 0 && performance.now() - started < graceMs) await sleep(STOP_CHECK_MS);
+  state.abortAll();
+  await sleep(STOP_CHECK_MS); // the last bytes are still on their way
+}
+
+/** Waits for what ends the server: a signal (a second one at once) or a fault. */
+class Ending {
+  readonly reason: Promise<"signal" | "fault">;
+  #resolve!: (reason: "signal" | "fault") => void;
+  #isStopping = false;
+  readonly #onSignal = () => {
+    if (this.#isStopping) process.exit(EXIT.interrupted);
+    this.#isStopping = true;
+    this.#resolve("signal");
+  };
+
+  constructor() {
+    this.reason = new Promise((resolve) => {
+      this.#resolve = resolve;
+    });
+    process.on("SIGINT", this.#onSignal);
+    process.on("SIGTERM", this.#onSignal);
+  }
+
+  fail(reason: string, state: ServerState, log: OpenLog): void {
+    if (state.phase === "failed") return;
+    state.fail(reason);
+    log.line(`fatal: ${reason}; the process ends, start it again`);
+    this.#resolve("fault");
+  }
+
+  /** The result, or undefined when a signal came first: loading cannot be interrupted, so the process must end. */
+  async unlessStopped<T>(work: Promise<T>): Promise<T | undefined> {
+    const stopped = this.reason.then(() => undefined);
+    const result = await Promise.race([work, stopped]);
+    if (result === undefined) process.exit(EXIT.interrupted);
+    return result;
+  }
+
+  dispose(): void {
+    process.removeListener("SIGINT", this.#onSignal);
+    process.removeListener("SIGTERM", this.#onSignal);
+  }
+}
+
+function checkCtx({ ctx }: ServeFlags, { trainedCtxTokens }: OpenModel): void {
+  if (ctx === undefined || trainedCtxTokens === undefined || ctx <= trainedCtxTokens) return;
+  throw new UsageError(`--ctx: this model was trained for 1..${trainedCtxTokens} tokens, got ${ctx}`);
+}
+
+function isLoopback(host: string): boolean {
+  return host === "localhost" || host === "::1" || /^127\./.test(host);
+}
+
+function packageVersion(): string {
+  const path = new URL("../../package.json", import.meta.url);
+  return JSON.parse(readFileSync(path, "utf8")).version;
+}
