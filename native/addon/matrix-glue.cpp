@@ -164,6 +164,7 @@ Napi::Function WorkspaceObject::define(Napi::Env env) {
   return DefineClass(env, "Workspace",
                      {InstanceAccessor<&WorkspaceObject::threads>("threads"),
                       InstanceAccessor<&WorkspaceObject::bytes>("bytes"),
+                      InstanceMethod<&WorkspaceObject::reserve>("reserve"),
                       InstanceMethod<&WorkspaceObject::close>("close")});
 }
 
@@ -180,6 +181,28 @@ Workspace& WorkspaceObject::unwrap(Napi::Env env, const Napi::Value& value) {
 
 Napi::Value WorkspaceObject::threads(const Napi::CallbackInfo& info) {
   return Napi::Number::New(info.Env(), workspace_ ? workspace_->pool.size() : 0);
+}
+
+// reserve(inputValues, sharedInputValues, mixes, rowToken, slotRow, expertBegin, identity, gate, down)
+void WorkspaceObject::reserve(const Napi::CallbackInfo& info) {
+  Workspace& work = unwrap(info.Env(), info.This());
+  constexpr double kMaxCount = 1ull << 40;
+  const auto count = [&](size_t index, const char* name) { return wholeNumber(info, index, name, 0, kMaxCount); };
+  Workspace::Counts counts{};
+  counts.inputValues = count(0, "inputValues");
+  counts.sharedInputValues = count(1, "sharedInputValues");
+  counts.mixes = count(2, "mixes");
+  counts.rowToken = count(3, "rowToken");
+  counts.slotRow = count(4, "slotRow");
+  counts.expertBegin = count(5, "expertBegin");
+  counts.identity = count(6, "identity");
+  counts.gate = count(7, "gate");
+  counts.down = count(8, "down");
+  try {
+    work.reserve(counts);
+  } catch (const std::exception&) {
+    throw Napi::Error::New(info.Env(), "the operating system refused the memory of the workspace");
+  }
 }
 
 Napi::Value WorkspaceObject::bytes(const Napi::CallbackInfo& info) {

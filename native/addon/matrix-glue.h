@@ -62,7 +62,7 @@ class WeightMatrixObject : public Napi::ObjectWrap<WeightMatrixObject> {
   PackedMatrix matrix_;
 };
 
-/// JavaScript: new Workspace(threads); .threads; .bytes; .close()
+/// JavaScript: new Workspace(threads); .threads; .reserve(nine counts); .bytes; .close()
 class WorkspaceObject : public Napi::ObjectWrap<WorkspaceObject> {
  public:
   static Napi::Function define(Napi::Env env);
@@ -72,6 +72,7 @@ class WorkspaceObject : public Napi::ObjectWrap<WorkspaceObject> {
 
  private:
   Napi::Value threads(const Napi::CallbackInfo& info);
+  void reserve(const Napi::CallbackInfo& info);
   Napi::Value bytes(const Napi::CallbackInfo& info);
   void close(const Napi::CallbackInfo& info);
   std::unique_ptr<Workspace> workspace_;

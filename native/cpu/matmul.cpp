@@ -89,16 +89,10 @@ void runPanel(const MatmulJob& job, int64_t panel, const KernelSet& set) {
 
 }  // namespace
 
-void PreparedInput::prepare(const float* source, int64_t rowCount, int64_t colCount, int64_t rowStride, bool needInt8,
-                            ThreadPool& pool) {
-  x = source;
-  rows = rowCount;
-  cols = colCount;
-  stride = rowStride;
-  if (!needInt8) return;
-  const size_t subs = static_cast<size_t>(rows * (cols / kSubCols));
-  // Only ever grown: after the first full batch no step allocates.
-  if (quants.size() < static_cast<size_t>(rows * cols)) quants.resize(rows * cols);
+// Only ever grown: after the first full batch no step allocates.
+void PreparedInput::reserve(int64_t values) {
+  const size_t subs = static_cast<size_t>(values / kSubCols);
+  if (quants.size() < static_cast<size_t>(values)) quants.resize(values);
   for (std::vector<float>* sums : {&scales, &sums32}) {
     if (sums->size() < subs) sums->resize(subs);
   }
@@ -106,6 +100,16 @@ void PreparedInput::prepare(const float* source, int64_t rowCount, int64_t colCo
   for (std::vector<int32_t>* offsets : {&offsets128, &offsets43}) {
     if (offsets->size() < subs) offsets->resize(subs);
   }
+}
+
+void PreparedInput::prepare(const float* source, int64_t rowCount, int64_t colCount, int64_t rowStride, bool needInt8,
+                            ThreadPool& pool) {
+  x = source;
+  rows = rowCount;
+  cols = colCount;
+  stride = rowStride;
+  if (!needInt8) return;
+  reserve(rows * cols);
   const OpSet& set = ops();
   pool.run(rows, [&](int64_t row, int) {
     const int64_t at = row * (cols / kSubCols);

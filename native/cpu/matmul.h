@@ -57,6 +57,9 @@ class PreparedInput {
   void prepare(const float* x, int64_t rows, int64_t cols, int64_t stride, bool needInt8, ThreadPool& pool);
 
   /// Bytes in use by the int8 form.
+  /// Room for `values` int8 values, without anything prepared.
+  void reserve(int64_t values);
+
   size_t bytes() const {
     const size_t words = scales.size() + sums16.size() + sums32.size() + offsets128.size() + offsets43.size();
     return quants.size() + 4 * words;

@@ -30,6 +30,27 @@ struct Workspace {
     return input.bytes() + sharedInput.bytes() + jobs.size() * sizeof(MatmulJob) + 4 * (ints + floats);
   }
 
+  /// How many values each vector comes to hold: see src/plan/workspace-size.ts.
+  struct Counts {
+    int64_t inputValues, sharedInputValues, mixes, rowToken, slotRow, expertBegin, identity, gate, down;
+  };
+
+  /// Grows every vector to its final size, so that no batch does later. Throws std::bad_alloc.
+  void reserve(const Counts& counts) {
+    input.reserve(counts.inputValues);
+    sharedInput.reserve(counts.sharedInputValues);
+    room(mixes, counts.mixes);
+    room(rowToken, counts.rowToken);
+    room(slotRow, counts.slotRow);
+    room(expertBegin, counts.expertBegin);
+    const size_t known = identity.size();
+    room(identity, counts.identity);
+    for (size_t i = known; i < identity.size(); i++) identity[i] = static_cast<int32_t>(i);
+    room(gate, counts.gate);
+    room(up, counts.gate);
+    room(down, counts.down);
+  }
+
   /// `vector` with room for `count` values; never shrinks, so that steady state does not allocate.
   template <class T>
   static T* room(std::vector<T>& vector, int64_t count) {

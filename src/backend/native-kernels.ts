@@ -31,6 +31,18 @@ export interface Workspace {
   readonly threads: number;
   /** Bytes in use by the scratch of the steps; grows with the largest batch so far. */
   readonly bytes: number;
+  /** Grows the vectors to their final sizes, in the order of `WorkspaceCounts`; throws when there is no memory. */
+  reserve(
+    inputValues: number,
+    sharedInputValues: number,
+    mixes: number,
+    rowToken: number,
+    slotRow: number,
+    expertBegin: number,
+    identity: number,
+    gate: number,
+    down: number,
+  ): void;
   close(): void;
 }
 

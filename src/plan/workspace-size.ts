@@ -24,25 +24,53 @@ export interface WorkspaceOptions {
   headRows: number;
 }
 
-/** Largest value of `Workspace::bytes()`. */
-export function workspaceBytes(model: BoundModel, options: WorkspaceOptions): number {
+/** How many values each vector of `Workspace` comes to hold: what `Workspace::reserve` takes. */
+export interface WorkspaceCounts {
+  inputValues: number;
+  sharedInputValues: number;
+  mixes: number;
+  rowToken: number;
+  slotRow: number;
+  expertBegin: number;
+  identity: number;
+  /** Of `gate`, and as many of `up`. */
+  gate: number;
+  down: number;
+}
+
+/** The largest counts that a model and batches of this size lead to. */
+export function workspaceCounts(model: BoundModel, options: WorkspaceOptions): WorkspaceCounts {
   const { spec } = model;
   const { batchTokens: tokens } = options;
   const { hyperCount: n, hiddenSize: hidden, expertCount: experts, expertUsedCount: used } = spec;
   const rows = tokens * used;
   const sharedInner = spec.expertSharedCount * spec.expertHiddenSize;
   const visible = Math.max(0, ...indexedLayers(model).map((ratio) => Math.floor(options.ctxTokens / ratio)));
-  const jobs = Math.max(2 * Math.min(experts, rows) + 2, spec.outputGroupCount, 7);
-  const words =
-    // mixes: hyper-connection products, or one token's scores over all entries
-    Math.max(tokens * (2 * n + n * n), visible > spec.indexerTopK ? visible : 0) +
-    Math.max(rows, tokens * spec.outputGroupCount) + // rowToken
-    rows + // slotRow
-    (experts + 1) + // expertBegin
-    Math.max(experts, rows) + // identity
-    2 * (rows * spec.expertHiddenSize + tokens * sharedInner) + // gate, up
-    rows * hidden; // down
-  return 4 * words + jobs * JOB_BYTES + preparedBytes(model, options);
+  return {
+    inputValues: inputValues(model, options),
+    sharedInputValues: Math.max(
+      ...model.layers.map(({ downShared }) => reads(tokens * downShared.dims[0], downShared)),
+    ),
+    // Hyper-connection products, or one token's scores over all entries.
+    mixes: Math.max(tokens * (2 * n + n * n), visible > spec.indexerTopK ? visible : 0),
+    rowToken: Math.max(rows, tokens * spec.outputGroupCount),
+    slotRow: rows,
+    expertBegin: experts + 1,
+    identity: Math.max(experts, rows),
+    gate: rows * spec.expertHiddenSize + tokens * sharedInner,
+    down: rows * hidden,
+  };
+}
+
+/** Largest value of `Workspace::bytes()`. */
+export function workspaceBytes(model: BoundModel, options: WorkspaceOptions): number {
+  const { spec } = model;
+  const counts = workspaceCounts(model, options);
+  const jobs = Math.max(2 * Math.min(spec.expertCount, counts.slotRow) + 2, spec.outputGroupCount, 7);
+  const { mixes, rowToken, slotRow, expertBegin, identity, gate, down } = counts;
+  const words = mixes + rowToken + slotRow + expertBegin + identity + 2 * gate + down;
+  const prepared = counts.inputValues + counts.sharedInputValues;
+  return 4 * words + jobs * JOB_BYTES + PREPARED_BYTES_PER_VALUE * prepared;
 }
 
 /** Bytes of the thread-local vectors of one compute thread. They grow with the context, doubling at most. */
@@ -74,16 +102,14 @@ function indexedLayers(model: BoundModel): number[] {
   return model.spec.layers.filter((layer) => layer.hasIndexer).map((layer) => layer.compressRatio);
 }
 
-/** `input` and `sharedInput`: the most values that any step quantizes. */
-function preparedBytes(model: BoundModel, { batchTokens: tokens, headRows }: WorkspaceOptions): number {
+/** The most values that any step quantizes at once. */
+function inputValues(model: BoundModel, { batchTokens: tokens, headRows }: WorkspaceOptions): number {
   const { hyperCount: n, hiddenSize: hidden } = model.spec;
-  const head = [
+  return Math.max(
     reads(headRows * n * hidden, model.outputHc.fn),
     reads(headRows * hidden, model.head),
     ...model.layers.map((layer) => layerInputValues(model, layer, tokens)),
-  ];
-  const sharedValues = model.layers.map(({ downShared }) => reads(tokens * downShared.dims[0], downShared));
-  return PREPARED_BYTES_PER_VALUE * (Math.max(...head) + Math.max(...sharedValues));
+  );
 }
 
 function layerInputValues({ spec }: BoundModel, layer: BoundLayer, tokens: number): number {

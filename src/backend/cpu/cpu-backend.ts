@@ -4,9 +4,10 @@ import { Ds4Error, MemoryError, UsageError } from "../../core/errors.ts";
 import type { GgufFile } from "../../gguf/gguf-file.ts";
 import type { ModelSpec } from "../../model/model-spec.ts";
 import { ropeFrequencies } from "../../model/rope-frequencies.ts";
-import { bindModel } from "../../model/weights.ts";
+import { type BoundModel, bindModel } from "../../model/weights.ts";
 import { CPU_BATCH_TOKENS } from "../../plan/scratch-size.ts";
 import { weightBytesPerToken } from "../../plan/token-traffic.ts";
+import { workspaceCounts } from "../../plan/workspace-size.ts";
 import { type LoadOptions, loadWeights, type ResidentWeights } from "../../residency/load-weights.ts";
 import type {
   Backend,
@@ -59,6 +60,7 @@ export function createCpuBackend(file: GgufFile, addon: NativeAddon, options: Cp
       kernels,
       workspace,
       resident,
+      model,
       weights: modelWeights(model, resident),
       weightBytesPerToken: weightBytesPerToken(model),
       scratch: scratchFor(model.spec, maxBatchTokens),
@@ -76,6 +78,7 @@ interface CpuParts {
   kernels: NativeKernels;
   workspace: Workspace;
   resident: ResidentWeights;
+  model: BoundModel;
   weights: ModelWeights;
   weightBytesPerToken: number;
   scratch: Scratch;
@@ -110,8 +113,9 @@ class CpuBackend implements Backend {
   }
 
   createKv(capacityTokens: number): KvState {
-    this.#open();
+    const { workspace, model } = this.#open();
     checkKvCapacity(this.spec, capacityTokens);
+    reserveWorkspace(workspace, model, capacityTokens, this.maxBatchTokens);
     try {
       const state = new CpuKv(this.spec, capacityTokens, this.maxBatchTokens, (closed) =>
         this.#states.delete(closed),
@@ -172,6 +176,37 @@ function scratchFor(spec: ModelSpec, maxBatchTokens: number): Scratch {
   } catch (error) {
     if (!(error instanceof RangeError)) throw error;
     throw new MemoryError(`no memory for batches of ${maxBatchTokens} tokens`, Number.NaN, Number.NaN);
+  }
+}
+
+/** Grows the native vectors to what this context and a full batch need, so that nothing grows after "ready". */
+function reserveWorkspace(
+  workspace: Workspace,
+  model: BoundModel,
+  ctxTokens: number,
+  batchTokens: number,
+): void {
+  // More rows of logits than one are asked for by scoring alone, which grows the vectors by what the plan says.
+  const counts = workspaceCounts(model, { ctxTokens, batchTokens, headRows: 1 });
+  try {
+    workspace.reserve(
+      counts.inputValues,
+      counts.sharedInputValues,
+      counts.mixes,
+      counts.rowToken,
+      counts.slotRow,
+      counts.expertBegin,
+      counts.identity,
+      counts.gate,
+      counts.down,
+    );
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : String(error);
+    throw new MemoryError(
+      `no memory for batches of ${batchTokens} tokens: ${reason}`,
+      Number.NaN,
+      Number.NaN,
+    );
   }
 }
 
