@@ -1,4 +1,5 @@
 // Measures a model file in this process: load, sweep, repeat, then the memory's own speed to set decode against.
+
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import type { Backend } from "../backend/backend.ts";
@@ -9,6 +10,7 @@ import { CancelledError, UsageError } from "../core/errors.ts";
 import { MIB } from "../core/units.ts";
 import type { GgufFile } from "../gguf/gguf-file.ts";
 import { openGguf } from "../gguf/open-gguf.ts";
+import { oomScoreText, raiseOomScoreFor } from "../machine/oom-score.ts";
 import { type BoundModel, bindModel } from "../model/weights.ts";
 import { planMemory, regionBytes } from "../plan/memory-plan.ts";
 import { tokenizerFromGguf } from "../tokenizer/gguf-tables.ts";
@@ -46,6 +48,8 @@ export async function benchLocally(flags: BenchFlags, terminal: Terminal, argv: 
     const tokens = benchTokens(tokenizer, flags.promptFile, sweep.ctxMax);
     const { threads, force } = flags;
     const demand = { threads, force, ctxTokens: facts.ctxAllocTokens };
+    const oomScore = raiseOomScoreFor(file.sizeBytes);
+    if (oomScore !== undefined) note(terminal, oomScoreText(oomScore));
     const opened = openBackend(file, { ...demand, backend: flags.backend }, { onProgress: bar.listener });
     backend = opened.backend;
     facts.planBytes = plannedBytes(model, {

@@ -2,9 +2,8 @@
 // built from flags, and interruption.
 import { readFileSync } from "node:fs";
 import { Ds4Error, UsageError } from "../core/errors.ts";
-import { GIB } from "../core/units.ts";
 import { openGguf } from "../gguf/open-gguf.ts";
-import { raiseOomScore } from "../machine/oom-score.ts";
+import { raiseOomScoreFor } from "../machine/oom-score.ts";
 import { Engine } from "../session/engine.ts";
 import type { GenerateRequest, ThinkingTags } from "../session/generate.ts";
 import type { SamplingParams } from "../session/sampling-params.ts";
@@ -23,8 +22,6 @@ import { note, type Terminal } from "./terminal.ts";
 /** Largest prompt or text file: far above a million tokens, far below what would exhaust the heap. */
 const MAX_TEXT_BYTES = 64 * 1024 * 1024;
 
-/** Models from this size on make the process the first to be ended when memory runs out. */
-const OOM_SCORE_FROM_BYTES = GIB;
 /** Loads from this length on are worth a line, as they were worth a progress bar. */
 const LOAD_LINE_FROM_SECONDS = 2;
 
@@ -120,7 +117,7 @@ export class RunContext {
   /** Loads the weights, with progress and warnings; Ctrl+C stops it (`cancelled`). `headRows`, `ctxTokens`: see `EngineWorkerOptions`. */
   async openEngine(demand: { headRows?: number; ctxTokens?: number } = {}): Promise<Engine> {
     const { flags, terminal, bar, model } = this;
-    const oomScore = model.sizeBytes >= OOM_SCORE_FROM_BYTES ? raiseOomScore() : undefined;
+    const oomScore = raiseOomScoreFor(model.sizeBytes);
     const engine = await interruptible((signal) =>
       Engine.open({
         modelPath: model.path,

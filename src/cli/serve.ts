@@ -1,9 +1,11 @@
 // What `ds4 serve` and `ds4-server` do: listens at once, loads the model, serves until a signal or a fault ends it.
+
 import { readFileSync, statSync } from "node:fs";
 import { basename } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { MemoryError, UsageError } from "../core/errors.ts";
 import { openGguf } from "../gguf/open-gguf.ts";
+import { oomScoreText, raiseOomScoreFor } from "../machine/oom-score.ts";
 import { SchedulerEngine } from "../scheduler/scheduler-engine.ts";
 import { AnswerRunner } from "../server/answer-run.ts";
 import { createApp } from "../server/app.ts";
@@ -54,6 +56,8 @@ export async function runServe(flags: ServeFlags, terminal: Terminal): Promise<n
       );
     }
     note(terminal, `listening on ${http.url}, loading ${path}`);
+    const oomScore = raiseOomScoreFor(model.sizeBytes);
+    if (oomScore !== undefined) note(terminal, oomScoreText(oomScore));
     const engine = await end.unlessStopped(openEngine(path, flags, room, terminal, log));
     if (engine === undefined) return EXIT.interrupted;
     try {

@@ -1,5 +1,7 @@
 // The line at the end of a run: tokens, rates, memory. One format for people, one object for JSON.
+
 import { formatBytes, formatSeconds } from "../core/units.ts";
+import { oomScoreText } from "../machine/oom-score.ts";
 import type { EngineInfo, EngineStats } from "../session/engine-protocol.ts";
 import type { FinishEvent } from "../session/generate.ts";
 
@@ -33,7 +35,7 @@ export function summaryLine(finish: FinishEvent, stats: EngineStats, info?: Engi
 export function loadLine(info: EngineInfo, oomScore?: number): string {
   const loaded = `ds4: loaded ${formatBytes(info.weightBytes)} in ${loadTime(info)}`;
   if (oomScore === undefined) return loaded;
-  return `${loaded} · should memory run out, this process is ended first (oom_score_adj ${oomScore})`;
+  return `${loaded} · ${oomScoreText(oomScore)}`;
 }
 
 /** The same as `summaryLine` for programs. */
