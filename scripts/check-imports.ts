@@ -53,6 +53,7 @@ const ALLOWED: Record<string, string[]> = {
   session: ["core", "backend", "tokenizer", "template", "dsml", "model", "gguf"],
   scheduler: ["core", "backend", "model", "session"],
   server: ["core", "session", "template", "tokenizer", "dsml", "scheduler"],
+  api: ["core", "gguf", "tokenizer", "template", "session", "scheduler", "server"],
   convert: ["core", "blocks", "gguf", "model", "tokenizer", "backend", "backend/native.ts"],
   cli: [
     "core",
@@ -76,9 +77,12 @@ const ALLOWED: Record<string, string[]> = {
     "session",
     "scheduler",
     "server",
+    "api",
     "convert",
   ],
   "index.ts": [
+    "server",
+    "api",
     "core",
     "blocks",
     "gguf",

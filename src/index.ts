@@ -1,5 +1,19 @@
 // The public surface of the package: re-exports only.
 
+export { ChatCompletions } from "./api/chat-completions.ts";
+export type {
+  ChatCompletionParams,
+  ChatContent,
+  ChatContentPart,
+  ChatMessageParam,
+  ChatToolParam,
+  ReasoningEffort,
+  RequestOptions,
+} from "./api/chat-params.ts";
+export { ChatCompletionStream } from "./api/chat-stream.ts";
+export { Engine, type EngineOptions } from "./api/engine.ts";
+export type { ModelList, Models } from "./api/models.ts";
+export { BUNDLED_MODEL_PATH } from "./api/open-model.ts";
 export type {
   Backend,
   BackendStats,
@@ -28,14 +42,47 @@ export {
   type ErrorCode,
   GgufError,
   MemoryError,
+  RequestError,
   UnsupportedModelError,
   UsageError,
 } from "./core/errors.ts";
 export type { Progress, ProgressListener } from "./core/progress.ts";
+export { type AnswerParser, createAnswerParser } from "./dsml/answer-parser.ts";
+export type {
+  AnswerEnd,
+  AnswerParserOptions,
+  MalformedCall,
+  MarkRange,
+  ParseEvent,
+  SampledText,
+} from "./dsml/events.ts";
 export type { GgufFile, MetadataValue, TensorInfo } from "./gguf/gguf-file.ts";
 export { openGguf } from "./gguf/open-gguf.ts";
 export type { ModelSpec } from "./model/model-spec.ts";
-export { type CallOptions, Engine, type EngineOptions } from "./session/engine.ts";
+export { SchedulerEngine, type SchedulerOptions } from "./scheduler/scheduler-engine.ts";
+export { BackendFaultError, QueueFullError } from "./scheduler/scheduler-errors.ts";
+export type {
+  Health,
+  ReuseSource,
+  ScheduledEvent,
+  ScheduledRequest,
+  SchedulerInfo,
+  SchedulerLimits,
+  SchedulerStats,
+} from "./scheduler/scheduler-types.ts";
+export type { ModelObject } from "./server/wire/model-object.ts";
+export type {
+  ChatAnswerMessage,
+  ChatCompletion,
+  ChatCompletionChunk,
+  ChatDelta,
+  ChatFinishReason,
+  ChatLogprobs,
+  ChatTimings,
+  ChatToolCall,
+  ChatToolCallDelta,
+  ChatUsage,
+} from "./server/wire/openai-chat-types.ts";
 export type { BackendChoice, EngineInfo, EngineStats, PrefillResult } from "./session/engine-protocol.ts";
 export type { EvaluateRequest, EvaluateResult } from "./session/evaluate.ts";
 export type {
@@ -50,6 +97,7 @@ export type {
 } from "./session/generate.ts";
 export type { TokenLogprob } from "./session/logprobs.ts";
 export { SAMPLING_DEFAULTS, type SamplingParams } from "./session/sampling-params.ts";
+export { type CallOptions, SessionEngine, type SessionEngineOptions } from "./session/session-engine.ts";
 export { ContextFullError, EngineCrashedError } from "./session/session-errors.ts";
 export type { Conversation, Message, Thinking, ToolDefinition } from "./template/conversation.ts";
 export { encodePieces, type PromptPiece } from "./template/pieces.ts";

@@ -1,5 +1,7 @@
 // `ds4 bench --http URL`: the same sweep through a server. The model file gives the tokenizer alone, for prompts of a
 // known length.
+
+import { openModel, resolveModelPath } from "../api/open-model.ts";
 import type { FrontierRow } from "../bench/frontier-bench.ts";
 import { openServer, runHttpBench } from "../bench/http-bench.ts";
 import { CancelledError } from "../core/errors.ts";
@@ -8,7 +10,6 @@ import { machineFacts } from "./bench-facts-probe.ts";
 import { type BenchFlags, sweepSettings } from "./bench-flags.ts";
 import { benchTokens } from "./bench-local.ts";
 import { writeOutcome } from "./bench-output.ts";
-import { openModel, resolveModelPath } from "./open-model.ts";
 import { ProgressBar } from "./progress-bar.ts";
 import { interruptible } from "./run-context.ts";
 import type { Terminal } from "./terminal.ts";

@@ -2,6 +2,7 @@
 
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
+import { resolveModelPath } from "../api/open-model.ts";
 import type { Backend } from "../backend/backend.ts";
 import { loadNative } from "../backend/native.ts";
 import type { BenchFacts } from "../bench/bench-facts.ts";
@@ -19,7 +20,6 @@ import { fileFingerprint, machineFacts, peakRssBytes } from "./bench-facts-probe
 import { type BenchFlags, sweepSettings } from "./bench-flags.ts";
 import { writeOutcome } from "./bench-output.ts";
 import { openBackend } from "./open-backend.ts";
-import { resolveModelPath } from "./open-model.ts";
 import { machineForRun, type RunDemand, runOptions } from "./preflight.ts";
 import { ProgressBar } from "./progress-bar.ts";
 import { interruptible, readTextFile } from "./run-context.ts";

@@ -1,6 +1,7 @@
 // One chat: its token timeline, its messages as text, and how a turn is answered. Knows no input handling.
-import type { Engine } from "../session/engine.ts";
+
 import type { FinishEvent } from "../session/generate.ts";
+import type { SessionEngine } from "../session/session-engine.ts";
 import type { Thinking } from "../template/conversation.ts";
 import { AnswerPrinter } from "./answer-printer.ts";
 import type { RunContext } from "./run-context.ts";
@@ -18,13 +19,13 @@ export interface ChatMessage {
 /** The state of a chat. */
 export class Chat {
   readonly context: RunContext;
-  readonly engine: Engine;
+  readonly engine: SessionEngine;
   readonly messages: ChatMessage[] = [];
   thinking: Thinking;
   /** Tokens of all turns so far, without the head. Sampled tokens stay as they were sampled. */
   #turns: number[] = [];
 
-  constructor(context: RunContext, engine: Engine) {
+  constructor(context: RunContext, engine: SessionEngine) {
     this.context = context;
     this.engine = engine;
     this.thinking = thinkingOf(context.flags);

@@ -2,6 +2,7 @@
 import { existsSync } from "node:fs";
 import { basename } from "node:path";
 import { type Command, Option } from "commander";
+import { resolveModelPath } from "../api/open-model.ts";
 import type { Backend } from "../backend/backend.ts";
 import { collectImatrix, expertCoverage, ImatrixCollector } from "../convert/imatrix-collector.ts";
 import { writeImatrix } from "../convert/imatrix-file.ts";
@@ -14,7 +15,6 @@ import { tokenizerFromGguf } from "../tokenizer/gguf-tables.ts";
 import { backendOption } from "./backend-flags.ts";
 import { integerIn } from "./flag-values.ts";
 import { openBackend } from "./open-backend.ts";
-import { resolveModelPath } from "./open-model.ts";
 import { ProgressBar } from "./progress-bar.ts";
 import { interruptible, readTextFile } from "./run-context.ts";
 import { note, processTerminal, type Terminal } from "./terminal.ts";

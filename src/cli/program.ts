@@ -1,12 +1,12 @@
 // The command line as a whole: root command, subcommands, and how errors become messages and exit codes.
 import { Command, CommanderError, Option } from "commander";
+import { resolveModelPath } from "../api/open-model.ts";
 import { UsageError } from "../core/errors.ts";
 import { runChat } from "./chat.ts";
 import { environmentWarning } from "./environment.ts";
 import { EXIT, exitCodeOf } from "./exit-codes.ts";
 import { inspectFile } from "./inspect.ts";
 import { runOneShot } from "./one-shot.ts";
-import { resolveModelPath } from "./open-model.ts";
 import { runPerplexity } from "./perplexity.ts";
 import { describeError, RunContext } from "./run-context.ts";
 import { addRunFlags, normalizeArgv, type RunFlags } from "./run-options.ts";

@@ -1,18 +1,18 @@
 // What every mode of the root command shares: the model's text side, the engine, the prompt, the way requests are
 // built from flags, and interruption.
 import { readFileSync } from "node:fs";
+import { type OpenModel, openModel, resolveModelPath } from "../api/open-model.ts";
 import { Ds4Error, UsageError } from "../core/errors.ts";
 import { openGguf } from "../gguf/open-gguf.ts";
 import { raiseOomScoreFor } from "../machine/oom-score.ts";
-import { Engine } from "../session/engine.ts";
 import type { GenerateRequest, ThinkingTags } from "../session/generate.ts";
 import type { SamplingParams } from "../session/sampling-params.ts";
+import { SessionEngine } from "../session/session-engine.ts";
 import type { Thinking } from "../template/conversation.ts";
 import { SPECIAL_TEXT } from "../tokenizer/tokenizer-tables.ts";
 import { backendOf } from "./backend-flags.ts";
 import { ChatPrompt } from "./chat-prompt.ts";
 import { chooseBackend } from "./open-backend.ts";
-import { type OpenModel, openModel, resolveModelPath } from "./open-model.ts";
 import { preflight } from "./preflight.ts";
 import { ProgressBar } from "./progress-bar.ts";
 import { type RunFlags, samplingOf } from "./run-options.ts";
@@ -115,11 +115,11 @@ export class RunContext {
   }
 
   /** Loads the weights, with progress and warnings; Ctrl+C stops it (`cancelled`). `headRows`, `ctxTokens`: see `EngineWorkerOptions`. */
-  async openEngine(demand: { headRows?: number; ctxTokens?: number } = {}): Promise<Engine> {
+  async openEngine(demand: { headRows?: number; ctxTokens?: number } = {}): Promise<SessionEngine> {
     const { flags, terminal, bar, model } = this;
     const oomScore = raiseOomScoreFor(model.sizeBytes);
     const engine = await interruptible((signal) =>
-      Engine.open({
+      SessionEngine.open({
         modelPath: model.path,
         backend: backendOf(flags),
         threads: flags.threads,

@@ -1,26 +1,25 @@
 // What `ds4 serve` and `ds4-server` do: listens at once, loads the model, serves until a signal or a fault ends it.
 
-import { readFileSync, statSync } from "node:fs";
-import { basename } from "node:path";
+import { readFileSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
+import { type OpenModel, openModel, resolveModelPath } from "../api/open-model.ts";
+import { servedModel } from "../api/served-model.ts";
 import { MemoryError, UsageError } from "../core/errors.ts";
 import { openGguf } from "../gguf/open-gguf.ts";
 import { oomScoreText, raiseOomScoreFor } from "../machine/oom-score.ts";
 import { SchedulerEngine } from "../scheduler/scheduler-engine.ts";
 import { AnswerRunner } from "../server/answer-run.ts";
 import { createApp } from "../server/app.ts";
+import { openCallFile } from "../server/call-file.ts";
 import { type HttpServer, listen } from "../server/http-server.ts";
 import { SHUTDOWN_GRACE_MS } from "../server/limits.ts";
 import { ServerMetrics } from "../server/metrics.ts";
 import { ALL_ROUTES } from "../server/routes/all-routes.ts";
 import { ServerState } from "../server/server-state.ts";
-import { schedulerGauges } from "../server/source-gauges.ts";
 import type { BackendChoice } from "../session/engine-protocol.ts";
 import { backendOf } from "./backend-flags.ts";
-import { openCallFile } from "./call-file.ts";
 import { EXIT } from "./exit-codes.ts";
 import { chooseBackend } from "./open-backend.ts";
-import { type OpenModel, openModel, resolveModelPath } from "./open-model.ts";
 import { preflight } from "./preflight.ts";
 import { ProgressBar } from "./progress-bar.ts";
 import { apiKeysOf, DEFAULT_SLOTS, type ServeFlags } from "./serve-flags.ts";
@@ -62,7 +61,7 @@ export async function runServe(flags: ServeFlags, terminal: Terminal): Promise<n
     if (engine === undefined) return EXIT.interrupted;
     try {
       const runner = new AnswerRunner({
-        model: servedModel(flags, model, engine),
+        model: servedModel(model, engine, { id: flags.alias, defaultMaxTokens: flags.tokens }),
         maxQueued: flags.maxQueue,
         metrics,
         log,
@@ -141,22 +140,6 @@ async function openEngine(path: string, flags: ServeFlags, room: Room, terminal:
   }).finally(() => bar.clear());
   for (const warning of engine.info.warnings) note(terminal, `warning: ${warning}`);
   return engine;
-}
-
-function servedModel(flags: ServeFlags, model: OpenModel, engine: SchedulerEngine) {
-  const { tokenizer, checkpoint, path } = model;
-  return {
-    id: flags.alias ?? basename(path).replace(/\.gguf$/i, ""),
-    tokenizer,
-    checkpoint,
-    ctxTokens: engine.info.ctxTokens,
-    defaultMaxTokens: flags.tokens,
-    // The scheduler has a line of its own.
-    concurrency: Number.POSITIVE_INFINITY,
-    fileBytes: statSync(path).size,
-    source: engine,
-    readGauges: async () => schedulerGauges(await engine.stats()),
-  };
 }
 
 /** Lets running answers end for a while, then ends them. */

@@ -59,6 +59,16 @@ export class UsageError extends Ds4Error {
   }
 }
 
+/** A request that cannot be answered as it is; `param` is the path of the field at fault, `messages[1].content`. */
+export class RequestError extends Ds4Error {
+  readonly param: string | undefined;
+
+  constructor(message: string, param?: string, options?: ErrorOptions) {
+    super("request", message, options);
+    this.param = param;
+  }
+}
+
 /** Something does not fit; carries the numbers. */
 export class MemoryError extends Ds4Error {
   readonly neededBytes: number;

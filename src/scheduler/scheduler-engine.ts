@@ -2,7 +2,7 @@
 // decided here, at once, so that a server can answer with a status before it sends headers.
 import { type ResourceLimits, Worker } from "node:worker_threads";
 import { Ds4Error } from "../core/errors.ts";
-import type { CallOptions, EngineOptions } from "../session/engine.ts";
+import type { CallOptions, SessionEngineOptions } from "../session/session-engine.ts";
 import { EngineCrashedError } from "../session/session-errors.ts";
 import { checkRequest } from "./check-request.ts";
 import { EventStream } from "./event-stream.ts";
@@ -31,7 +31,7 @@ const RETRY_MIN_MS = 1000;
 const RETRY_MAX_MS = 60_000;
 
 /** How to open a scheduler. */
-export interface SchedulerOptions extends EngineOptions, SchedulerLimits {
+export interface SchedulerOptions extends SessionEngineOptions, SchedulerLimits {
   slots: number;
   /** A request whose events nobody takes for this long is cancelled, for it holds a slot. Default 600,000. */
   readerTimeoutMs?: number;
@@ -62,14 +62,18 @@ export class SchedulerEngine {
   /** Starts the worker and loads the model. Throws what loading throws, or `EngineCrashedError`. */
   static async open(options: SchedulerOptions): Promise<SchedulerEngine> {
     checkLimits(options);
-    const { onProgress, workerUrl, resourceLimits, onLog, readerTimeoutMs, ...rest } = options;
-    const workerData: SchedulerWorkerOptions = { ...rest, backend: rest.backend ?? "auto" };
+    const { onProgress, workerUrl, resourceLimits, onLog, readerTimeoutMs, signal, ...rest } = options;
+    const cancel = new SharedArrayBuffer(4);
+    const abort = () => void Atomics.store(new Int32Array(cancel), 0, 1);
+    if (signal?.aborted) abort();
+    signal?.addEventListener("abort", abort, { once: true });
+    const workerData: SchedulerWorkerOptions = { ...rest, backend: rest.backend ?? "auto", cancel };
     const worker = new Worker(workerUrl ?? DEFAULT_WORKER_URL, {
       workerData,
       resourceLimits: resourceLimits as ResourceLimits | undefined,
     });
     const engine = new SchedulerEngine(worker, options);
-    engine.#info = await engine.#loaded;
+    engine.#info = await engine.#loaded.finally(() => signal?.removeEventListener("abort", abort));
     return engine;
   }
 

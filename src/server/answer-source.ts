@@ -5,7 +5,7 @@ import type { GenerateEvent, GenerateRequest } from "../session/generate.ts";
 import type { Checkpoint } from "../template/conversation.ts";
 import type { Tokenizer } from "../tokenizer/tokenizer.ts";
 
-/** Samples answers. `Engine` is one. */
+/** Samples answers. `SchedulerEngine` is one. */
 export interface AnswerSource {
   /**
    * Streams one answer: `prompt`, `token`s, `finish`. Aborting the signal or leaving the loop stops the work; the

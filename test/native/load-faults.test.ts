@@ -17,7 +17,7 @@ import { longestReadBytes, stagingBytes } from "../../src/plan/staging-size.ts";
 import { planWeights } from "../../src/plan/weight-layout.ts";
 import { type LoadOptions, loadWeights, type ResidentWeights } from "../../src/residency/load-weights.ts";
 import { planReads } from "../../src/residency/read-order.ts";
-import { Engine } from "../../src/session/engine.ts";
+import { SessionEngine } from "../../src/session/session-engine.ts";
 
 const { addon } = loadNative();
 const native = addon === null ? null : nativeKernels(addon);
@@ -157,7 +157,7 @@ describe.skipIf(native === null || process.platform !== "linux")("loading a larg
   });
 
   test("an engine whose signal is aborted while it opens", async () => {
-    const opening = Engine.open({ modelPath: path, backend: "cpu", signal: AbortSignal.abort() });
+    const opening = SessionEngine.open({ modelPath: path, backend: "cpu", signal: AbortSignal.abort() });
     await expect(opening).rejects.toMatchObject({ code: "cancelled", message: "loading was cancelled" });
   });
 

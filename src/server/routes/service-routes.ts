@@ -1,10 +1,11 @@
 // Routes about the server itself: models, tokens, health, metrics.
 import type { Context } from "hono";
 import { z } from "zod";
-import type { Gauge, ServedModel } from "../answer-source.ts";
+import type { Gauge } from "../answer-source.ts";
 import { ApiError } from "../api-error.ts";
 import type { AppParts, RouteTools } from "../app.ts";
 import { MAX_TOKEN_IDS } from "../limits.ts";
+import { modelNotFound, modelObject } from "../wire/model-object.ts";
 import { openAiErrorBody } from "../wire/openai-errors.ts";
 import { parseBody } from "../wire/parse-body.ts";
 
@@ -65,36 +66,6 @@ function health(c: Context, parts: AppParts): Response {
   return c.json({ status: phase === "ready" ? "ok" : phase, reason }, phase === "ready" ? 200 : 503);
 }
 
-/** Fields of OpenAI's, Anthropic's and other local servers' model objects together. */
-function modelObject(model: ServedModel, createdSeconds: number): object {
-  return {
-    id: model.id,
-    object: "model",
-    type: "model",
-    created: createdSeconds,
-    created_at: new Date(createdSeconds * 1000).toISOString(),
-    display_name: model.id,
-    owned_by: "ds4-ts",
-    context_length: model.ctxTokens,
-    max_model_len: model.ctxTokens,
-    max_input_tokens: model.ctxTokens - 1,
-    max_tokens: model.defaultMaxTokens ?? model.ctxTokens - 1,
-    input_modalities: ["text"],
-    output_modalities: ["text"],
-    supported_parameters: [
-      "tools",
-      "reasoning",
-      "temperature",
-      "top_p",
-      "top_k",
-      "min_p",
-      "seed",
-      "stop",
-      "logprobs",
-    ],
-  };
-}
-
 function modelRoutes({ app, parts }: RouteTools): void {
   const createdSeconds = Math.floor(Date.now() / 1000);
   app.get("/v1/models", (c) => {
@@ -106,8 +77,7 @@ function modelRoutes({ app, parts }: RouteTools): void {
     const { model } = parts.state.require();
     const id = c.req.param("id");
     if (id === model.id) return c.json(modelObject(model, createdSeconds));
-    const message = `no model ${JSON.stringify(id.slice(0, 100))} is loaded; this server has ${model.id}`;
-    throw new ApiError("not-found", message, { param: "model", code: "model_not_found" });
+    throw modelNotFound(id, model.id);
   });
 }
 

@@ -3,12 +3,12 @@
 import { z } from "zod";
 import type { AssistantMessage, Message, ToolCall, ToolDefinition } from "../../template/conversation.ts";
 import type { Tokenizer } from "../../tokenizer/tokenizer.ts";
-import type { AnswerEvent, CollectedAnswer, TokenLogprobs } from "../answer-events.ts";
+import type { AnswerEvent, CollectedAnswer } from "../answer-events.ts";
 import { ApiError, notSupported } from "../api-error.ts";
-import { newId } from "../conversation-request.ts";
 import { MAX_CACHE_KEY_UNITS, MAX_MESSAGES } from "../limits.ts";
+import { ChatShapes } from "./openai-chat-shapes.ts";
+import type { ChatCompletion, ChatCompletionChunk } from "./openai-chat-types.ts";
 import { openAiErrorBody } from "./openai-errors.ts";
-import { chatLogprobs, openAiFinish, openAiUsage, timings } from "./openai-usage.ts";
 import { parseBody } from "./parse-body.ts";
 import {
   contentSchema,
@@ -65,8 +65,14 @@ export const chatRequestSchema = z.looseObject({
 
 type ChatBody = z.output<typeof chatRequestSchema>;
 
+/** A chat request; `chunks` are its stream's objects for callers in this process. */
+export interface ChatJob extends WireJob {
+  chunks(events: AsyncIterable<AnswerEvent>, start: AnswerStart): AsyncGenerator<ChatCompletionChunk, void>;
+  answer(answer: CollectedAnswer, start: AnswerStart): ChatCompletion;
+}
+
 /** A checked chat request. Throws `ApiError`. */
-export function chatJob(body: unknown, tokenizer: Tokenizer): WireJob {
+export function chatJob(body: unknown, tokenizer: Tokenizer): ChatJob {
   const parsed = parseBody(chatRequestSchema, body);
   if ((parsed.n ?? 1) > 1) throw notSupported("n", "more than one choice");
   if (parsed.functions && parsed.functions.length > 0) {
@@ -74,7 +80,11 @@ export function chatJob(body: unknown, tokenizer: Tokenizer): WireJob {
   }
   const format = parsed.response_format?.type ?? "text";
   if (format !== "text") throw notSupported("response_format", `type ${JSON.stringify(format)}`);
-  const shapes = new ChatShapes(parsed, tokenizer);
+  const shapes = new ChatShapes({
+    includesUsage: parsed.stream_options?.include_usage === true,
+    wantsLogprobs: parsed.logprobs === true,
+    tokenizer,
+  });
   return {
     request: {
       prompt: {
@@ -91,7 +101,11 @@ export function chatJob(body: unknown, tokenizer: Tokenizer): WireJob {
       topLogprobs: parsed.logprobs ? (parsed.top_logprobs ?? 0) : undefined,
     },
     isStream: parsed.stream === true,
-    frames: (events, start) => shapes.frames(events, start),
+    chunks: (events, start) => shapes.chunks(events, start),
+    async *frames(events, start) {
+      for await (const chunk of shapes.chunks(events, start)) yield dataEvent(chunk);
+      yield "data: [DONE]\n\n";
+    },
     failure: (error) => dataEvent(openAiErrorBody(error)),
     answer: (answer, start) => shapes.answer(answer, start),
     keepAlive: COMMENT,
@@ -152,89 +166,4 @@ export function assistantMessage(
     });
   }
   return { role: "assistant", content, reasoning, toolCalls, openEnded: lastPath !== undefined };
-}
-
-/** Chunks and answers of one request. */
-class ChatShapes {
-  readonly #body: ChatBody;
-  readonly #tokenizer: Tokenizer;
-  readonly #id = newId("chatcmpl-");
-
-  constructor(body: ChatBody, tokenizer: Tokenizer) {
-    this.#body = body;
-    this.#tokenizer = tokenizer;
-  }
-
-  async *frames(events: AsyncIterable<AnswerEvent>, start: AnswerStart): AsyncGenerator<string, void> {
-    const includesUsage = this.#body.stream_options?.include_usage === true;
-    const head = {
-      id: this.#id,
-      object: "chat.completion.chunk",
-      created: start.createdSeconds,
-      model: start.modelId,
-    };
-    const nullUsage = includesUsage ? { usage: null } : {};
-    const chunk = (delta: object, finish: string | null = null, extra: object = {}) =>
-      dataEvent({
-        ...head,
-        choices: [{ index: 0, delta, logprobs: null, finish_reason: finish, ...extra }],
-        ...nullUsage,
-      });
-    yield chunk({ role: "assistant", content: "" });
-    for await (const event of events) {
-      if (event.kind === "reasoning") yield chunk({ reasoning_content: event.text });
-      else if (event.kind === "content")
-        yield chunk({ content: event.text }, null, this.#logprobs(event.logprobs));
-      else if (event.kind === "tool-start") {
-        const { index, id, name } = event;
-        yield chunk({ tool_calls: [{ index, id, type: "function", function: { name, arguments: "" } }] });
-      } else if (event.kind === "tool-arguments") {
-        yield chunk({ tool_calls: [{ index: event.index, function: { arguments: event.delta } }] });
-      } else if (event.kind === "finish") {
-        yield chunk({}, openAiFinish(event.finish));
-        if (includesUsage) {
-          const usage = openAiUsage(event.usage);
-          yield dataEvent({ ...head, choices: [], usage, timings: timings(event.usage) });
-        }
-        yield "data: [DONE]\n\n";
-      }
-    }
-  }
-
-  answer(answer: CollectedAnswer, start: AnswerStart): object {
-    const calls = answer.calls.map(({ id, name, argumentsJson }) => ({
-      id,
-      type: "function",
-      function: { name, arguments: argumentsJson },
-    }));
-    const message = {
-      role: "assistant",
-      content: answer.content === "" && (calls.length > 0 || answer.reasoning !== "") ? null : answer.content,
-      refusal: null,
-      ...(answer.reasoning === "" ? {} : { reasoning_content: answer.reasoning }),
-      ...(calls.length === 0 ? {} : { tool_calls: calls }),
-    };
-    return {
-      id: this.#id,
-      object: "chat.completion",
-      created: start.createdSeconds,
-      model: start.modelId,
-      choices: [
-        {
-          index: 0,
-          message,
-          logprobs: null,
-          finish_reason: openAiFinish(answer.finish),
-          ...this.#logprobs(answer.logprobs),
-        },
-      ],
-      usage: openAiUsage(answer.usage),
-      timings: timings(answer.usage),
-    };
-  }
-
-  #logprobs(logprobs: readonly TokenLogprobs[] | undefined): object {
-    if (!this.#body.logprobs || logprobs === undefined) return {};
-    return { logprobs: chatLogprobs(this.#tokenizer, logprobs) };
-  }
 }

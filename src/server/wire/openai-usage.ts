@@ -2,9 +2,10 @@
 import type { TokenLogprob } from "../../session/logprobs.ts";
 import type { Tokenizer } from "../../tokenizer/tokenizer.ts";
 import type { AnswerFinish, AnswerUsage, TokenLogprobs } from "../answer-events.ts";
+import type { ChatFinishReason, ChatLogprobs, ChatTimings, ChatUsage } from "./openai-chat-types.ts";
 
 /** `prompt_tokens` counts reused ones too; `completion_tokens` counts reasoning too. */
-export function openAiUsage(usage: AnswerUsage): object {
+export function openAiUsage(usage: AnswerUsage): ChatUsage {
   return {
     prompt_tokens: usage.promptTokens,
     completion_tokens: usage.completionTokens,
@@ -15,7 +16,7 @@ export function openAiUsage(usage: AnswerUsage): object {
 }
 
 /** llama.cpp's timings, which front ends show as speed. */
-export function timings(usage: AnswerUsage): object {
+export function timings(usage: AnswerUsage): ChatTimings {
   const evaluated = usage.promptTokens - usage.reusedTokens;
   const rate = (tokens: number, seconds: number) => (seconds > 0 ? tokens / seconds : 0);
   return {
@@ -30,7 +31,7 @@ export function timings(usage: AnswerUsage): object {
 }
 
 /** OpenAI has no reason of its own for stop strings. */
-export function openAiFinish(finish: AnswerFinish): string {
+export function openAiFinish(finish: AnswerFinish): ChatFinishReason {
   if (finish === "tool-calls") return "tool_calls";
   return finish === "length" ? "length" : "stop";
 }
@@ -42,7 +43,7 @@ export function tokenText(tokenizer: Tokenizer, tokenId: number): { token: strin
 }
 
 /** Entries of `logprobs.content`. */
-export function chatLogprobs(tokenizer: Tokenizer, logprobs: readonly TokenLogprobs[]): object {
+export function chatLogprobs(tokenizer: Tokenizer, logprobs: readonly TokenLogprobs[]): ChatLogprobs {
   const entry = ({ tokenId, logprob }: TokenLogprob) => ({ ...tokenText(tokenizer, tokenId), logprob });
   return {
     content: logprobs.map(({ chosen, alternatives }) => ({

@@ -1,16 +1,16 @@
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { CancelledError, MemoryError } from "../core/errors.ts";
-import { Engine, type EngineOptions } from "./engine.ts";
 import type { GenerateEvent, GenerateRequest } from "./generate.ts";
+import { SessionEngine, type SessionEngineOptions } from "./session-engine.ts";
 import { ContextFullError, EngineCrashedError } from "./session-errors.ts";
 
 const workerUrl = new URL("../../test/fixtures/fake-engine-worker.ts", import.meta.url);
 // A lost message must fail the test soon, not after the default minute.
 vi.setConfig({ testTimeout: 10_000 });
-const engines: Engine[] = [];
+const engines: SessionEngine[] = [];
 
-async function open(modelPath: string, options: Partial<EngineOptions> = {}): Promise<Engine> {
-  const engine = await Engine.open({ modelPath, workerUrl, ctxTokens: 2000, ...options });
+async function open(modelPath: string, options: Partial<SessionEngineOptions> = {}): Promise<SessionEngine> {
+  const engine = await SessionEngine.open({ modelPath, workerUrl, ctxTokens: 2000, ...options });
   engines.push(engine);
   return engine;
 }

@@ -27,7 +27,7 @@ const DEFAULT_WORKER_URL = new URL(
 const CLOSE_TIMEOUT_MS = 10_000;
 
 /** How to open an engine. */
-export interface EngineOptions extends Partial<Omit<EngineWorkerOptions, "cancel">> {
+export interface SessionEngineOptions extends Partial<Omit<EngineWorkerOptions, "cancel">> {
   modelPath: string;
   /** Aborting it stops loading; afterwards it means nothing. */
   signal?: AbortSignal;
@@ -54,7 +54,7 @@ interface PendingCall {
 }
 
 /** A model loaded in a worker, with one session. Calls are run one after another in the order they were made. */
-export class Engine {
+export class SessionEngine {
   readonly #worker: Worker;
   readonly #pending = new Map<number, PendingCall>();
   readonly #exited: Promise<void>;
@@ -67,7 +67,7 @@ export class Engine {
    * Starts the worker and loads the model. Throws what loading throws (`gguf`, `unsupported-model`, `memory`,
    * `cancelled`, …) or `EngineCrashedError`.
    */
-  static async open(options: EngineOptions): Promise<Engine> {
+  static async open(options: SessionEngineOptions): Promise<SessionEngine> {
     const { modelPath, backend = "auto", threads, ctxTokens, headRows, force } = options;
     const cancel = new SharedArrayBuffer(4);
     const abort = () => void Atomics.store(new Int32Array(cancel), 0, 1);
@@ -79,7 +79,7 @@ export class Engine {
       workerData,
       resourceLimits: options.resourceLimits,
     });
-    const engine = new Engine(worker, options.onProgress);
+    const engine = new SessionEngine(worker, options.onProgress);
     engine.#info = await engine.#loaded.finally(() => options.signal?.removeEventListener("abort", abort));
     return engine;
   }

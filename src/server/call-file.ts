@@ -3,8 +3,8 @@
 import { mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { deserializeReplay } from "../dsml/replay.ts";
-import { CallMemory } from "../server/call-memory.ts";
-import type { ServerLog } from "../server/server-log.ts";
+import { CallMemory } from "./call-memory.ts";
+import type { ServerLog } from "./server-log.ts";
 
 const FILE_NAME = "tool-calls.bin";
 
