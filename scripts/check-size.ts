@@ -7,7 +7,7 @@ const LIMIT_LINES = 400;
 
 const files = execFileSync("git", ["ls-files", "-co", "--exclude-standard"], { encoding: "utf8" })
   .split("\n")
-  .filter((name) => /\.(ts|mjs|cpp|h|hpp|cu|cuh)$/.test(name));
+  .filter((name) => /\.(ts|js|mjs|css|html|cpp|h|hpp|cu|cuh)$/.test(name));
 let total = 0;
 const long: string[] = [];
 let failed = 0;

@@ -10,9 +10,10 @@ import { probeMachine } from "../machine/probe.ts";
 import type { ModelSpec } from "../model/model-spec.ts";
 import { type BoundModel, bindModel } from "../model/weights.ts";
 import { checkFits, refusal, tightWarning } from "../plan/fit.ts";
-import { type PlanOptions, planMemory } from "../plan/memory-plan.ts";
+import { type PlanOptions, planMemory, planPools, type Region, regionBytes } from "../plan/memory-plan.ts";
 import { type Alternative, findRemedies, type PlanRequest } from "../plan/remedies.ts";
 import { CPU_BATCH_TOKENS, CUDA_BATCH_TOKENS } from "../plan/scratch-size.ts";
+import type { PlannedMemory } from "../server/source-gauges.ts";
 import { DEFAULT_CTX_TOKENS } from "../session/engine-loop.ts";
 import { machineWithGpu } from "./gpu.ts";
 
@@ -88,6 +89,26 @@ export function planFits(file: GgufFile, demand: RunDemand, machine: Machine): b
   const model = bindModel(file);
   const plan = planMemory(file.name, model, runOptions(model.spec, demand), machine);
   return checkFits(plan, machine).verdict !== "refused";
+}
+
+/** Planned bytes of a run by what the server reports of itself, to be set beside what it holds. */
+export function plannedMemory(
+  file: GgufFile,
+  demand: RunDemand,
+  machine: Machine = machineForRun(demand.backend),
+): PlannedMemory {
+  const model = bindModel(file);
+  const plan = planMemory(file.name, model, runOptions(model.spec, demand), machine);
+  const { host } = planPools(demand.backend, machine);
+  const of = (select: (region: Region) => boolean) => regionBytes(plan, select);
+  const isCheckpoint = ({ id }: Region) => id === "kv/checkpoints";
+  return {
+    weights: of(({ owner }) => owner === "weights"),
+    kvSlots: of((region) => region.owner === "kv" && !isCheckpoint(region)),
+    kvCheckpoints: of(isCheckpoint),
+    scratch: of(({ owner }) => owner === "scratch"),
+    process: of(({ pool }) => pool === host.id),
+  };
 }
 
 /** Published files of the same shape with fewer bytes, largest first. */

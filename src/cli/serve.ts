@@ -9,6 +9,7 @@ import { openGguf } from "../gguf/open-gguf.ts";
 import { oomScoreText, raiseOomScoreFor } from "../machine/oom-score.ts";
 import { SchedulerEngine } from "../scheduler/scheduler-engine.ts";
 import { AnswerRunner } from "../server/answer-run.ts";
+import type { ServedModel } from "../server/answer-source.ts";
 import { createApp } from "../server/app.ts";
 import { openCallFile } from "../server/call-file.ts";
 import { type HttpServer, listen } from "../server/http-server.ts";
@@ -16,11 +17,12 @@ import { SHUTDOWN_GRACE_MS } from "../server/limits.ts";
 import { ServerMetrics } from "../server/metrics.ts";
 import { ALL_ROUTES } from "../server/routes/all-routes.ts";
 import { ServerState } from "../server/server-state.ts";
+import { type PlannedMemory, plannedGauges } from "../server/source-gauges.ts";
 import type { BackendChoice } from "../session/engine-protocol.ts";
 import { backendOf } from "./backend-flags.ts";
 import { EXIT } from "./exit-codes.ts";
 import { chooseBackend } from "./open-backend.ts";
-import { preflight } from "./preflight.ts";
+import { plannedMemory, preflight } from "./preflight.ts";
 import { ProgressBar } from "./progress-bar.ts";
 import { apiKeysOf, DEFAULT_SLOTS, type ServeFlags } from "./serve-flags.ts";
 import { type OpenLog, openServeLog } from "./serve-log.ts";
@@ -61,7 +63,10 @@ export async function runServe(flags: ServeFlags, terminal: Terminal): Promise<n
     if (engine === undefined) return EXIT.interrupted;
     try {
       const runner = new AnswerRunner({
-        model: servedModel(model, engine, { id: flags.alias, defaultMaxTokens: flags.tokens }),
+        model: withPlan(
+          servedModel(model, engine, { id: flags.alias, defaultMaxTokens: flags.tokens }),
+          room.planned,
+        ),
         maxQueued: flags.maxQueue,
         metrics,
         log,
@@ -90,15 +95,19 @@ export async function runServe(flags: ServeFlags, terminal: Terminal): Promise<n
   }
 }
 
-interface Room {
+interface RoomSize {
   slots: number;
   checkpointBytes: number;
+}
+
+interface Room extends RoomSize {
+  planned: PlannedMemory;
 }
 
 /** What was asked for, or, where nothing was, the most that fits. Throws `memory` when not even one slot does. */
 function chooseRoom(path: string, flags: ServeFlags, choice: BackendChoice, terminal: Terminal): Room {
   const checkpointBytes = flags.checkpointMb * 2 ** 20;
-  const choices: Room[] = [{ slots: flags.slots ?? DEFAULT_SLOTS, checkpointBytes }];
+  const choices: RoomSize[] = [{ slots: flags.slots ?? DEFAULT_SLOTS, checkpointBytes }];
   if (flags.slots === undefined) choices.push({ slots: 1, checkpointBytes: 0 });
   const file = openGguf(path);
   try {
@@ -107,10 +116,11 @@ function chooseRoom(path: string, flags: ServeFlags, choice: BackendChoice, term
     for (const [index, room] of choices.entries()) {
       const isLast = index === choices.length - 1;
       const force = isLast && flags.force === true;
+      const demand = { backend, threads: flags.threads, ctxTokens: flags.ctx, ...room };
       try {
-        preflight(file, { backend, threads: flags.threads, ctxTokens: flags.ctx, ...room, force });
+        preflight(file, { ...demand, force });
         if (index > 0) note(terminal, "memory is short: one slot and no checkpoints; see ds4 plan");
-        return room;
+        return { ...room, planned: plannedMemory(file, demand) };
       } catch (error) {
         if (!(error instanceof MemoryError) || isLast) throw error;
       }
@@ -121,16 +131,23 @@ function chooseRoom(path: string, flags: ServeFlags, choice: BackendChoice, term
   }
 }
 
-async function openEngine(path: string, flags: ServeFlags, room: Room, terminal: Terminal, log: OpenLog) {
+async function openEngine(
+  path: string,
+  flags: ServeFlags,
+  { slots, checkpointBytes }: RoomSize,
+  terminal: Terminal,
+  log: OpenLog,
+) {
   const bar = new ProgressBar(terminal);
   const engine = await SchedulerEngine.open({
     modelPath: path,
     backend: backendOf(flags),
     threads: flags.threads,
     ctxTokens: flags.ctx,
-    headRows: room.slots,
+    headRows: slots,
     force: flags.force === true,
-    ...room,
+    slots,
+    checkpointBytes,
     queueLimit: flags.maxQueue,
     chunkTokens: flags.prefillChunk,
     kvDiskFolder: flags.kvDiskDir,
@@ -140,6 +157,15 @@ async function openEngine(path: string, flags: ServeFlags, room: Room, terminal:
   }).finally(() => bar.clear());
   for (const warning of engine.info.warnings) note(terminal, `warning: ${warning}`);
   return engine;
+}
+
+/** The model with its numbers set beside the plan. */
+function withPlan(model: ServedModel, planned: PlannedMemory): ServedModel {
+  const readGauges = async () => [
+    ...((await model.readGauges?.()) ?? []),
+    ...plannedGauges(planned, process.memoryUsage.rss()),
+  ];
+  return { ...model, readGauges };
 }
 
 /** Lets running answers end for a while, then ends them. */

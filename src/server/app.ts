@@ -12,6 +12,7 @@ import { readJsonBody } from "./read-body.ts";
 import { type ServerLog, SILENT_LOG } from "./server-log.ts";
 import type { ServerState } from "./server-state.ts";
 import { streamResponse } from "./stream-response.ts";
+import { isPagePath } from "./web-files.ts";
 import { openAiErrorBody } from "./wire/openai-errors.ts";
 import type { WireJob } from "./wire/wire.ts";
 
@@ -92,7 +93,8 @@ function guard(app: Hono, parts: AppParts, log: ServerLog, shapes: ReadonlyMap<s
     try {
       if (c.req.method !== "GET" && c.req.method !== "HEAD") origins.check(c.req.raw.headers);
       // Whether the server lives must be answered to load balancers, which have no key; they learn nothing else.
-      if (!c.req.path.startsWith("/health")) keys.check(c.req.raw.headers);
+      const isOpen = c.req.path.startsWith("/health") || isPagePath(c.req.path);
+      if (!isOpen) keys.check(c.req.raw.headers);
       await next();
     } catch (error) {
       c.res = errorResponse(c, shapes.get(c.req.path) ?? openAiErrorBody, toApiError(error));
@@ -105,14 +107,16 @@ function guard(app: Hono, parts: AppParts, log: ServerLog, shapes: ReadonlyMap<s
     const route = status === 404 || status === 401 ? "other" : routeName(c.req.path);
     parts.metrics.request(route, status);
     const ms = Math.round(performance.now() - started);
-    if (route !== "/health" && route !== "/metrics")
-      log.line(`${requestId} ${c.req.method} ${route} ${status} ${ms} ms`);
+    if (!UNLOGGED.has(route)) log.line(`${requestId} ${c.req.method} ${route} ${status} ${ms} ms`);
   });
 }
 
+/** Asked for every few seconds, or many at a time by each page. */
+const UNLOGGED: ReadonlySet<string> = new Set(["/health", "/metrics", "/web"]);
+
 /** The path without ids, which would make endless labels. */
 function routeName(path: string): string {
-  return path.replace(/^\/v1\/(models|responses)\/.+$/, "/v1/$1/{id}").replace(/^\/health\/.*/, "/health");
+  return path.replace(/^\/v1\/(models|responses)\/.+$/, "/v1/$1/{id}").replace(/^\/(health|web)\/.*/, "/$1");
 }
 
 function allowOrigin(c: Context, origin: string): void {

@@ -2,6 +2,36 @@
 import type { SchedulerStats } from "../scheduler/scheduler-types.ts";
 import type { Gauge } from "./answer-source.ts";
 
+/** Bytes of the memory plan, by region. */
+export interface PlannedMemory {
+  weights: number;
+  kvSlots: number;
+  kvCheckpoints: number;
+  scratch: number;
+  /** Everything in the machine's own memory: what the process should take at most. */
+  process: number;
+}
+
+const plain = (name: string, help: string, value: number): Gauge => ({ name, help, labels: "", value });
+
+/** The plan beside what `schedulerGauges` counts, and the process as the system sees it. */
+export function plannedGauges(plan: PlannedMemory, residentBytes: number): Gauge[] {
+  const planned = (region: string, value: number): Gauge => ({
+    name: "memory_planned_bytes",
+    help: "Memory that the plan allows, by region",
+    labels: `region="${region}"`,
+    value,
+  });
+  return [
+    planned("weights", plan.weights),
+    planned("kv_slots", plan.kvSlots),
+    planned("kv_checkpoints", plan.kvCheckpoints),
+    planned("scratch", plan.scratch),
+    planned("process", plan.process),
+    plain("process_resident_bytes", "Memory of the process, as the system counts it", residentBytes),
+  ];
+}
+
 /** Memory, slots, cache and queue. */
 export function schedulerGauges(stats: SchedulerStats): Gauge[] {
   const { backend, kvBytes, counters, slots } = stats;
@@ -11,7 +41,6 @@ export function schedulerGauges(stats: SchedulerStats): Gauge[] {
     labels: `region="${region}"`,
     value,
   });
-  const plain = (name: string, help: string, value: number): Gauge => ({ name, help, labels: "", value });
   return [
     memory("weights", backend.weightBytes),
     memory("kv_slots", kvBytes.slots),
@@ -25,6 +54,7 @@ export function schedulerGauges(stats: SchedulerStats): Gauge[] {
         value: slot.tokens,
       }),
     ),
+    plain("slot_context_tokens", "Room for tokens in each slot", slots[0]?.ctxTokens ?? 0),
     ...Object.entries(counters.reuse).map(
       ([from, value]): Gauge => ({
         name: "reuse_requests",

@@ -4,6 +4,7 @@ import { anthropicRoutes } from "./anthropic-routes.ts";
 import { documentRoute } from "./document-route.ts";
 import { ollamaRoutes } from "./ollama-routes.ts";
 import { openAiRoutes } from "./openai-routes.ts";
+import { pageRoutes } from "./page-routes.ts";
 import { serviceRoutes } from "./service-routes.ts";
 
 /** For `createApp`. */
@@ -13,4 +14,5 @@ export const ALL_ROUTES: readonly AddRoutes[] = [
   ollamaRoutes,
   serviceRoutes,
   documentRoute,
+  pageRoutes,
 ];
