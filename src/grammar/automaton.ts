@@ -1,0 +1,190 @@
+// Runs a grammar: all the ways to read the text so far at once, each a state with the calls it stands in. Sets of ways
+// are numbered and their steps remembered, so that a step taken before is one look into a table.
+import { FIRST_MARK, type Grammar } from "./grammar.ts";
+import { GrammarError } from "./grammar-error.ts";
+
+/** Most ways followed at once; only schemas made to be hard have more than a few hundred. */
+export const MAX_WAYS = 20_000;
+/** From this many remembered sets on, a clean start is due: about 64 MB at most. */
+export const FULL_POSITIONS = 32_768;
+/** More sets than this within one step are refused. */
+const MAX_POSITIONS = 8 * FULL_POSITIONS;
+
+/** No way leads on. */
+export const DEAD = -1;
+const UNKNOWN = -2;
+
+interface Site {
+  rule: number;
+  min: number;
+  max: number;
+  next: number;
+}
+
+/** A grammar at work. A position is the number of a set of ways; numbers are valid until `clear`. */
+export class Automaton {
+  readonly grammar: Grammar;
+  readonly #width: number;
+  readonly #sites: Site[] = [];
+  /** Per state the sites of its calls. */
+  readonly #sitesOf: number[][];
+  /** Calls under way, as a forest: which site, how often it has run, and the call around it. 0 is none. */
+  #frameSites: number[] = [];
+  #frameCounts: number[] = [];
+  #frameParents: number[] = [];
+  #frameIds = new Map<string, number>();
+  #items: (readonly number[])[] = [];
+  #accepts: boolean[] = [];
+  #rows: (Int32Array | undefined)[] = [];
+  #positionIds = new Map<string, number>();
+  /** Counts `clear`s: positions of another generation mean nothing. */
+  generation = 0;
+
+  constructor(grammar: Grammar) {
+    this.grammar = grammar;
+    this.#width = FIRST_MARK + grammar.marks.length;
+    this.#sitesOf = grammar.states.map(({ calls }) =>
+      calls.map((call) => {
+        this.#sites.push(call);
+        return this.#sites.length - 1;
+      }),
+    );
+    this.clear();
+  }
+
+  /** Position before the first symbol. */
+  readonly start = 0;
+
+  /** Whether so much is remembered that `clear` is due. */
+  get isFull(): boolean {
+    return this.#items.length >= FULL_POSITIONS;
+  }
+
+  /** Whether the text may end here. */
+  accepts(position: number): boolean {
+    return this.#accepts[position];
+  }
+
+  /** Whether some symbol can follow. */
+  goesOn(position: number): boolean {
+    return this.#items[position].length > 0;
+  }
+
+  /** Position after `symbol`, or `DEAD`. Throws `GrammarError` when there are too many ways. */
+  step(position: number, symbol: number): number {
+    let row = this.#rows[position];
+    if (row === undefined) {
+      row = new Int32Array(this.#width).fill(UNKNOWN);
+      this.#rows[position] = row;
+    }
+    const known = row[symbol];
+    if (known !== UNKNOWN) return known;
+    const { states } = this.grammar;
+    const count = states.length;
+    const work: number[] = [];
+    for (const item of this.#items[position]) {
+      const state = item % count;
+      for (const { low, high, to } of states[state].edges) {
+        if (symbol >= low && symbol <= high) work.push(item - state + to);
+      }
+    }
+    const next = work.length === 0 ? DEAD : this.#close(work);
+    row[symbol] = next;
+    return next;
+  }
+
+  /** Position after the bytes or symbols, or `DEAD`. */
+  run(symbols: Iterable<number>, position: number = this.start): number {
+    let at = position;
+    for (const symbol of symbols) {
+      at = this.step(at, symbol);
+      if (at === DEAD) return DEAD;
+    }
+    return at;
+  }
+
+  /** Forgets all positions. */
+  clear(): void {
+    this.generation++;
+    this.#frameSites = [-1];
+    this.#frameCounts = [0];
+    this.#frameParents = [0];
+    this.#frameIds = new Map();
+    this.#items = [];
+    this.#accepts = [];
+    this.#rows = [];
+    this.#positionIds = new Map();
+    this.#close([this.grammar.starts[0]]);
+  }
+
+  /** Follows jumps, calls and ends from `work`; an item is `frame * states + state`. Returns the position. */
+  #close(work: number[]): number {
+    const { states, starts } = this.grammar;
+    const count = states.length;
+    const seen = new Set<number>(work);
+    const items: number[] = [];
+    let accepts = false;
+    const add = (state: number, frame: number) => {
+      const item = frame * count + state;
+      if (seen.has(item)) return;
+      seen.add(item);
+      work.push(item);
+    };
+    for (let item = work.pop(); item !== undefined; item = work.pop()) {
+      if (seen.size > MAX_WAYS) {
+        throw new GrammarError("", `the schema is ambiguous in more than ${MAX_WAYS} ways at once`);
+      }
+      const stateIndex = item % count;
+      const frame = Math.floor(item / count);
+      const state = states[stateIndex];
+      if (state.edges.length > 0) items.push(item);
+      for (const to of state.jumps) add(to, frame);
+      for (const site of this.#sitesOf[stateIndex]) {
+        const { rule, min, max, next } = this.#sites[site];
+        if (min === 0) add(next, frame);
+        if (max > 0) add(starts[rule], this.#frame(site, 0, frame));
+      }
+      if (!state.isFinal) continue;
+      if (frame === 0) {
+        accepts = true;
+        continue;
+      }
+      const site = this.#frameSites[frame];
+      const parent = this.#frameParents[frame];
+      const { rule, min, max, next } = this.#sites[site];
+      // Without an upper bound, counting beyond the lower one would only make positions differ.
+      const done = Math.min(this.#frameCounts[frame] + 1, max === Number.POSITIVE_INFINITY ? min : max);
+      if (done >= min) add(next, parent);
+      if (done < max) add(starts[rule], this.#frame(site, done, parent));
+    }
+    return this.#position(items, accepts);
+  }
+
+  #frame(site: number, done: number, parent: number): number {
+    const key = `${site},${done},${parent}`;
+    const known = this.#frameIds.get(key);
+    if (known !== undefined) return known;
+    const id = this.#frameSites.length;
+    this.#frameSites.push(site);
+    this.#frameCounts.push(done);
+    this.#frameParents.push(parent);
+    this.#frameIds.set(key, id);
+    return id;
+  }
+
+  #position(items: number[], accepts: boolean): number {
+    items.sort((a, b) => a - b);
+    const key = `${accepts ? "!" : ""}${items.join(",")}`;
+    const known = this.#positionIds.get(key);
+    if (known !== undefined) return known;
+    const id = this.#items.length;
+    if (id >= MAX_POSITIONS) {
+      throw new GrammarError("", "the schema is too ambiguous: too many ways to go on");
+    }
+    this.#items.push(items);
+    this.#accepts.push(accepts);
+    this.#rows.push(undefined);
+    this.#positionIds.set(key, id);
+    return id;
+  }
+}
