@@ -18,6 +18,7 @@ const ALLOWED: Record<string, string[]> = {
   tokenizer: ["core", "gguf"],
   template: ["core", "tokenizer"],
   dsml: ["core", "tokenizer", "template"],
+  grammar: ["core", "tokenizer"],
   model: ["core", "blocks", "gguf"],
   plan: ["core", "blocks", "gguf", "model", "machine"],
   backend: ["core", "blocks", "model"],

@@ -2,6 +2,7 @@
 // plain decimals, which compare as texts.
 import type { CharRules } from "./char-rules.ts";
 import type { GrammarBuilder } from "./grammar.ts";
+import { GrammarError } from "./grammar-error.ts";
 
 /** Most digits before the point: what 64-bit readers take. */
 const MAX_WHOLE_DIGITS = 18;
@@ -34,8 +35,8 @@ interface Decimal {
 const ZERO: Decimal = { whole: 0n, fraction: "", isOpen: false };
 
 /**
- * Adds the numbers that `bounds` allow from `from` on and returns the state behind them. There may be none. Throws an
- * Error for a bound too large or too fine to be spelled.
+ * Adds the numbers that `bounds` allow from `from` on and returns the state behind them. There may be none. Throws
+ * `GrammarError` for a bound too large or too fine to be spelled.
  */
 export function addNumber(
   builder: GrammarBuilder,
@@ -68,14 +69,14 @@ function decimalOf({ value, isOpen }: NumberBound): Decimal {
   const digits = mantissa.replace(".", "");
   if (exponent >= MAX_WHOLE_DIGITS) {
     // Beyond the largest number that is written: the same as no bound on that side.
-    if (exponent > 308) throw new Error("expected a finite number");
+    if (exponent > 308) throw new GrammarError("", "expected a finite number");
     return { whole: MAX_WHOLE + 1n, fraction: "", isOpen };
   }
   const padded = exponent < 0 ? "0".repeat(-exponent) + digits : digits.padEnd(exponent + 1, "0");
   const wholeDigits = Math.max(exponent, 0) + 1;
   const fraction = padded.slice(wholeDigits).replace(/0+$/, "");
   if (fraction.length > MAX_FRACTION_DIGITS)
-    throw new Error(`it has more than ${MAX_FRACTION_DIGITS} digits behind the point`);
+    throw new GrammarError("", `it has more than ${MAX_FRACTION_DIGITS} digits behind the point`);
   return { whole: BigInt(padded.slice(0, wholeDigits)), fraction, isOpen };
 }
 

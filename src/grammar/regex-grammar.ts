@@ -3,6 +3,7 @@
 import type { CharRules, Spelling } from "./char-rules.ts";
 import type { CodePointSet } from "./code-points.ts";
 import type { GrammarBuilder } from "./grammar.ts";
+import { GrammarError } from "./grammar-error.ts";
 import type { RegexNode } from "./regex-parser.ts";
 
 /** Most characters of a pattern after its repetitions are written out. */
@@ -23,7 +24,7 @@ interface Part {
 }
 
 /**
- * Adds the texts that match `node` from `from` on and returns the state behind them. Throws an Error when there are too
+ * Adds the texts that match `node` from `from` on and returns the state behind them. Throws `GrammarError` when there are too
  * many states.
  */
 export function addRegex(
@@ -44,7 +45,7 @@ export function addRegex(
     const known = states.get(key);
     if (known !== undefined) return known;
     if (states.size >= MAX_COUNTED)
-      throw new Error(`with these bounds on the length it needs more than ${MAX_COUNTED} states`);
+      throw new GrammarError("", `with these bounds on the length it needs more than ${MAX_COUNTED} states`);
     const state = builder.state();
     states.set(key, state);
     work.push({ position, count, state });
@@ -76,7 +77,8 @@ class Positions {
     switch (node.kind) {
       case "char": {
         if (this.sets.length >= MAX_POSITIONS)
-          throw new Error(
+          throw new GrammarError(
+            "",
             `it has more than ${MAX_POSITIONS} characters when its repetitions are written out`,
           );
         const position = this.sets.push(node.set) - 1;

@@ -8,6 +8,7 @@ import {
   complement,
   intersection,
 } from "./code-points.ts";
+import { GrammarError } from "./grammar-error.ts";
 
 /** A regular expression without anchors. */
 export type RegexNode =
@@ -44,22 +45,23 @@ const CONTROL_ESCAPES: Readonly<Record<string, string>> = {
 
 /**
  * The tree of `pattern`, which finds a match anywhere unless it says `^` and `$`: what may stand around it is part of
- * the tree. Throws an Error that names what is not supported or not valid.
+ * the tree. Throws `GrammarError` that names what is not supported or not valid.
  */
 export function parseRegex(pattern: string): RegexNode {
-  // Without the flag, more escapes are allowed; schemas use both.
-  if (!isValid(pattern, "u") && !isValid(pattern, ""))
-    throw new Error("it is not a valid regular expression");
+  if (regexOf(pattern) === undefined) throw new GrammarError("", "it is not a valid regular expression");
   return new RegexReader(pattern).whole();
 }
 
-function isValid(pattern: string, flags: string): boolean {
-  try {
-    new RegExp(pattern, flags);
-    return true;
-  } catch {
-    return false;
+/** JavaScript's own, or undefined if it is not valid. Without the flag more escapes are; schemas use both. */
+export function regexOf(pattern: string): RegExp | undefined {
+  for (const flags of ["u", ""]) {
+    try {
+      return new RegExp(pattern, flags);
+    } catch {
+      // not valid with these flags
+    }
   }
+  return undefined;
 }
 
 class RegexReader {
@@ -77,7 +79,7 @@ class RegexReader {
       const parts = this.#sequence(0);
       const isEnd = this.#take("$");
       const next = this.#chars[this.#at];
-      if (next !== undefined && next !== "|") throw new Error("$ is supported at the end only");
+      if (next !== undefined && next !== "|") throw new GrammarError("", "$ is supported at the end only");
       const around: RegexNode = { kind: "repeat", part: { kind: "char", set: ALL }, min: 0, max: Infinity };
       options.push({
         kind: "sequence",
@@ -98,7 +100,7 @@ class RegexReader {
   }
 
   #choice(depth: number): RegexNode {
-    if (depth > MAX_DEPTH) throw new Error(`groups are nested deeper than ${MAX_DEPTH}`);
+    if (depth > MAX_DEPTH) throw new GrammarError("", `groups are nested deeper than ${MAX_DEPTH}`);
     const options: RegexNode[] = [];
     do options.push({ kind: "sequence", parts: this.#sequence(depth) });
     while (this.#take("|"));
@@ -112,7 +114,7 @@ class RegexReader {
       if (char === undefined || char === "|" || char === ")") return parts;
       if (char === "$") {
         if (depth === 0) return parts;
-        throw new Error("$ is supported at the end only");
+        throw new GrammarError("", "$ is supported at the end only");
       }
       parts.push(this.#repeats(this.#atom(depth)));
     }
@@ -147,7 +149,7 @@ class RegexReader {
 
   #atom(depth: number): RegexNode {
     const char = this.#next();
-    if (char === "^") throw new Error("^ is supported at the start only");
+    if (char === "^") throw new GrammarError("", "^ is supported at the start only");
     if (char === ".") return { kind: "char", set: complement(LINE_ENDS) };
     if (char === "(") return this.#group(depth);
     if (char === "[") return { kind: "char", set: this.#class() };
@@ -160,7 +162,7 @@ class RegexReader {
       const kind = this.#next();
       const second = this.#chars[this.#at];
       if (kind === "<" && second !== "=" && second !== "!") while (this.#next() !== ">");
-      else if (kind !== ":") throw new Error(`(?${kind} is not supported`);
+      else if (kind !== ":") throw new GrammarError("", `(?${kind} is not supported`);
     }
     const node = this.#choice(depth + 1);
     this.#at++; // the closing parenthesis
@@ -199,7 +201,7 @@ class RegexReader {
     if (char === "u") return codePointsOf(String.fromCodePoint(this.#unicode()));
     if (char === "p" || char === "P") return this.#property(char);
     if (/[^A-Za-z0-9]/.test(char)) return codePointsOf(char);
-    throw new Error(`\\${char} is not supported`);
+    throw new GrammarError("", `\\${char} is not supported`);
   }
 
   #unicode(): number {
