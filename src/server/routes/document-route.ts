@@ -1,4 +1,4 @@
-// GET /openapi.json: the requests that are accepted, made from the very schemas that check them.
+// GET /openapi.json: the requests that are accepted, made from the very schemas that check them, and examples of answers.
 import { OpenAPIHono, type RouteConfig, z } from "@hono/zod-openapi";
 import type { RouteTools } from "../app.ts";
 import { messagesRequestSchema } from "../wire/anthropic-request.ts";
@@ -6,6 +6,7 @@ import { ollamaChatSchema } from "../wire/ollama-chat.ts";
 import { chatRequestSchema } from "../wire/openai-chat.ts";
 import { completionRequestSchema } from "../wire/openai-completions.ts";
 import { responsesRequestSchema } from "../wire/openai-responses-request.ts";
+import { EXAMPLES, type RouteExample, schemaOf } from "./document-examples.ts";
 import { detokenizeSchema, tokenizeSchema } from "./service-routes.ts";
 
 const POSTS: readonly [path: string, summary: string, schema: z.ZodType][] = [
@@ -38,20 +39,41 @@ export function documentRoute({ app, parts }: RouteTools): void {
 
 function makeDocument(version: string): object {
   const { openAPIRegistry: registry, getOpenAPI31Document } = new OpenAPIHono();
-  const responses: RouteConfig["responses"] = {
-    200: { description: "The answer; with `stream` as server-sent events or JSON lines" },
-    400: { description: "The request is wrong; the message names field and reason" },
-    401: { description: "The API key is missing or wrong" },
-    429: { description: "Too many requests wait; see Retry-After" },
-    503: { description: "The model is loading, has failed, or the server is stopping" },
-  };
   for (const [path, summary, schema] of POSTS) {
-    const body = { required: true, content: { "application/json": { schema } } };
-    registry.registerPath({ method: "post", path, summary, request: { body }, responses });
+    const { request: example } = EXAMPLES[path];
+    const body = { required: true, content: { "application/json": { schema, example } } };
+    const [tags, responses] = [[tagOf(path)], responsesOf(EXAMPLES[path])];
+    registry.registerPath({ method: "post", path, summary, tags, request: { body }, responses });
   }
   for (const [path, summary] of GETS) {
     const request = path.includes("{id}") ? { params: z.object({ id: z.string() }) } : undefined;
-    registry.registerPath({ method: "get", path, summary, request, responses });
+    const [tags, responses] = [[tagOf(path)], responsesOf(EXAMPLES[path])];
+    registry.registerPath({ method: "get", path, summary, tags, request, responses });
   }
   return getOpenAPI31Document({ openapi: "3.1.0", info: { title: "ds4-server", version } });
+}
+
+/** Whose API a path belongs to. */
+function tagOf(path: string): string {
+  if (path.startsWith("/v1/messages")) return "Anthropic";
+  if (path.startsWith("/v1/")) return "OpenAI";
+  return path.startsWith("/api/") ? "Ollama" : "Server";
+}
+
+function responsesOf({ request, response }: RouteExample): RouteConfig["responses"] {
+  const content: Record<string, { schema: object; example: object | string }> =
+    typeof response === "string"
+      ? { "text/plain": { schema: { type: "string" }, example: response } }
+      : { "application/json": { schema: schemaOf(response), example: response } };
+  const isAnswer = request !== undefined && "model" in request;
+  const streams = isAnswer ? "; with `stream` as server-sent events or JSON lines" : "";
+  return {
+    200: { description: `The answer${streams}`, content },
+    ...(request === undefined
+      ? {}
+      : { 400: { description: "The request is wrong; the message names field and reason" } }),
+    401: { description: "The API key is missing or wrong" },
+    ...(isAnswer ? { 429: { description: "Too many requests wait; see Retry-After" } } : {}),
+    503: { description: "The model is loading, has failed, or the server is stopping" },
+  };
 }

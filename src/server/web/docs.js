@@ -120,7 +120,13 @@ function endpointView(endpoint) {
     el("h4", {}, "Responses"),
     responseTable(operation.responses ?? {}),
     ...Object.entries(answer).flatMap(([type, { schema, example }]) => [
-      schema?.properties && schemaFields(schema),
+      schema?.properties &&
+        el(
+          "details",
+          { class: "answer-fields" },
+          el("summary", {}, "Fields of the answer"),
+          schemaFields(schema),
+        ),
       example !== undefined &&
         codeNode(`200, ${type}`, typeof example === "string" ? example : JSON.stringify(example, null, 2)),
     ]),

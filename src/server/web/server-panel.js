@@ -17,7 +17,7 @@ const REGIONS = {
 /** @type {Record<string, string>} */
 const STATES = {
   empty: "empty",
-  idle: "free, keeps its conversation",
+  idle: "free, kept",
   loading: "loading a saved state",
   prefill: "reading a prompt",
   decode: "answering",
