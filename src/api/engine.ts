@@ -5,7 +5,7 @@ import type { ProgressListener } from "../core/progress.ts";
 import { SchedulerEngine, type SchedulerOptions } from "../scheduler/scheduler-engine.ts";
 import type { Health, SchedulerInfo, SchedulerStats } from "../scheduler/scheduler-types.ts";
 import { AnswerRunner } from "../server/answer-run.ts";
-import { type CallFile, openCallFile } from "../server/call-file.ts";
+import { type MemoryFiles, openMemoryFiles } from "../server/memory-files.ts";
 import { ServerMetrics } from "../server/metrics.ts";
 import { SILENT_LOG } from "../server/server-log.ts";
 import type { BackendChoice } from "../session/engine-protocol.ts";
@@ -68,7 +68,7 @@ export class Engine {
   readonly tokenizer: Tokenizer;
   /** The layer below: requests of token ids. */
   readonly scheduler: SchedulerEngine;
-  readonly #calls: CallFile;
+  readonly #memories: MemoryFiles;
   readonly #running = new Set<AbortController>();
   #isClosed = false;
 
@@ -88,7 +88,7 @@ export class Engine {
     const log = { ...SILENT_LOG, line: options.onLog ?? (() => {}) };
     this.scheduler = scheduler;
     this.tokenizer = model.tokenizer;
-    this.#calls = openCallFile(options.kvDiskFolder, log);
+    this.#memories = openMemoryFiles(options.kvDiskFolder, log);
     const served = servedModel(model, scheduler, {
       id: options.modelId,
       defaultMaxTokens: options.maxTokens,
@@ -98,7 +98,8 @@ export class Engine {
       maxQueued: Number.POSITIVE_INFINITY,
       metrics: new ServerMetrics(),
       log,
-      calls: this.#calls.memory,
+      calls: this.#memories.calls,
+      answers: this.#memories.answers,
       onFault: (error) => log.line(`fault: ${error.message}`),
     });
     const failure = (thrown: unknown) => toDs4Error(thrown, scheduler.info.queueLimit);
@@ -131,7 +132,7 @@ export class Engine {
     const isFirst = !this.#isClosed;
     this.#isClosed = true;
     for (const controller of this.#running) controller.abort();
-    if (isFirst) this.#calls.save();
+    if (isFirst) this.#memories.save();
     await this.scheduler.close();
   }
 

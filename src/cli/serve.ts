@@ -11,9 +11,9 @@ import { SchedulerEngine } from "../scheduler/scheduler-engine.ts";
 import { AnswerRunner } from "../server/answer-run.ts";
 import type { ServedModel } from "../server/answer-source.ts";
 import { createApp } from "../server/app.ts";
-import { openCallFile } from "../server/call-file.ts";
 import { type HttpServer, listen } from "../server/http-server.ts";
 import { SHUTDOWN_GRACE_MS } from "../server/limits.ts";
+import { openMemoryFiles } from "../server/memory-files.ts";
 import { ServerMetrics } from "../server/metrics.ts";
 import { ALL_ROUTES } from "../server/routes/all-routes.ts";
 import { ServerState } from "../server/server-state.ts";
@@ -42,7 +42,7 @@ export async function runServe(flags: ServeFlags, terminal: Terminal): Promise<n
   const model = openModel(path);
   checkCtx(flags, model);
   const log = openServeLog(terminal, flags.trace);
-  const calls = openCallFile(flags.kvDiskDir, log);
+  const memories = openMemoryFiles(flags.kvDiskDir, log);
   const state = new ServerState();
   const metrics = new ServerMetrics();
   const version = packageVersion();
@@ -70,7 +70,8 @@ export async function runServe(flags: ServeFlags, terminal: Terminal): Promise<n
         maxQueued: flags.maxQueue,
         metrics,
         log,
-        calls: calls.memory,
+        calls: memories.calls,
+        answers: memories.answers,
         onFault: (error) => engine.health.state === "failed" && end.fail(error.message, state, log),
       });
       state.serve(runner);
@@ -85,7 +86,7 @@ export async function runServe(flags: ServeFlags, terminal: Terminal): Promise<n
       await shutDown(state, http, reason === "fault" ? FAULT_GRACE_MS : SHUTDOWN_GRACE_MS, terminal);
       return reason === "fault" ? EXIT.failure : EXIT.ok;
     } finally {
-      calls.save();
+      memories.save();
       await engine.close();
     }
   } finally {

@@ -11,6 +11,7 @@ import { renderConversation } from "../template/render.ts";
 import { SPECIAL_TEXT } from "../tokenizer/tokenizer-tables.ts";
 import { Admission, type Ticket } from "./admission.ts";
 import type { AnswerEvent } from "./answer-events.ts";
+import { AnswerMemory, PrefixDigest } from "./answer-memory.ts";
 import type { ServedModel } from "./answer-source.ts";
 import { AnswerText } from "./answer-text.ts";
 import { contextOverflow } from "./api-error.ts";
@@ -26,6 +27,8 @@ export interface PreparedAnswer {
   promptTokens: number;
   /** The prompt ends inside an open think tag. */
   startsThinking: boolean;
+  /** Digest of the prompt for the memory of answers; undefined where the answer does not begin at a mark. */
+  prefix: string | undefined;
 }
 
 interface RunState {
@@ -39,8 +42,9 @@ export interface AnswerRunnerOptions {
   maxQueued: number;
   metrics: ServerMetrics;
   log: ServerLog;
-  /** Default: an empty one. */
+  /** Default: empty ones. */
   calls?: CallMemory;
+  answers?: AnswerMemory;
   /** Called when the source failed in a way that no later request survives. */
   onFault(error: Error): void;
 }
@@ -50,36 +54,44 @@ export class AnswerRunner {
   readonly model: ServedModel;
   readonly admission: Admission;
   readonly calls: CallMemory;
+  readonly answers: AnswerMemory;
   readonly #options: AnswerRunnerOptions;
 
   constructor(options: AnswerRunnerOptions) {
     this.model = options.model;
     this.admission = new Admission(options.model.concurrency, options.maxQueued);
     this.calls = options.calls ?? new CallMemory();
+    this.answers = options.answers ?? new AnswerMemory();
     this.#options = options;
   }
 
   /** Prompt of a request as token ids. Throws `template` for what cannot be rendered. */
   promptTokens(request: ConversationRequest): Int32Array {
-    const { tokenizer, checkpoint } = this.model;
-    const { prompt } = request;
-    if (prompt.kind === "raw") return this.#rawTokens(prompt.prompt);
+    return this.#render(request).tokens;
+  }
+
+  #render({ prompt }: ConversationRequest): { tokens: Int32Array; prefix: string | undefined } {
+    const { tokenizer, checkpoint, id } = this.model;
+    if (prompt.kind === "raw") return { tokens: this.#rawTokens(prompt.prompt), prefix: undefined };
+    const digest = new PrefixDigest(id);
     const { messages, tools, thinking } = prompt;
     const pieces = renderConversation({
       messages,
       tools,
       thinking,
       checkpoint,
+      replayAnswer: (out, message, content) => this.answers.replay(out, digest, message, content, tokenizer),
       replayCalls: (out, calls) => this.calls.replay(out, calls),
     });
     if (this.#options.log.traces) this.#options.log.trace("prompt", { text: piecesToText(pieces) });
-    return encodePieces(tokenizer, pieces);
+    const prefix = pieces.at(-1)?.kind === "special" ? digest.at(pieces) : undefined;
+    return { tokens: encodePieces(tokenizer, pieces), prefix };
   }
 
   /** Renders and checks. Throws `template`, `request` or `ApiError` (`context-overflow`). */
   prepare(request: ConversationRequest): PreparedAnswer {
     const { tokenizer, ctxTokens, defaultMaxTokens, chunkTokens } = this.model;
-    const promptTokens = this.promptTokens(request);
+    const { tokens: promptTokens, prefix } = this.#render(request);
     if (promptTokens.length >= ctxTokens) throw contextOverflow(promptTokens.length, ctxTokens);
     const random = () => crypto.getRandomValues(new BigUint64Array(1))[0];
     const sampling = { ...request.sampling, seed: request.sampling.seed ?? random() };
@@ -102,7 +114,7 @@ export class AnswerRunner {
       cacheKey: request.cacheKey,
       chunkTokens,
     };
-    return { request, generate, promptTokens: promptTokens.length, startsThinking };
+    return { request, generate, promptTokens: promptTokens.length, startsThinking, prefix };
   }
 
   /**
@@ -178,7 +190,7 @@ export class AnswerRunner {
 
   #answerText(prepared: PreparedAnswer): AnswerText {
     const { tokenizer } = this.model;
-    const { request, startsThinking } = prepared;
+    const { request, startsThinking, prefix } = prepared;
     const tools = request.prompt.kind === "chat" ? request.prompt.tools : [];
     return new AnswerText({
       parser:
@@ -187,6 +199,10 @@ export class AnswerRunner {
       dsmlId: tokenizer.specialId(SPECIAL_TEXT.dsml),
       thinking: prepared.generate.thinking,
       keepsRawText: this.#options.log.traces,
+      onWhole:
+        prefix === undefined
+          ? undefined
+          : (answer, ids) => this.answers.remember(prefix, answer, ids, tokenizer),
       onCalls: (ids, sampled) => this.calls.remember(ids, sampled),
     });
   }

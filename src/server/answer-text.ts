@@ -8,6 +8,7 @@ import type { FinishEvent, GenerateEvent, ThinkingTags, TokenEvent } from "../se
 import { StopMatcher } from "../session/stop-strings.ts";
 import { SPECIAL_TEXT } from "../tokenizer/tokenizer-tables.ts";
 import type { AnswerEvent, AnswerFinish, TokenLogprobs } from "./answer-events.ts";
+import type { SeenAnswer } from "./answer-memory.ts";
 import { newId } from "./conversation-request.ts";
 
 /** What one answer's text is read with. */
@@ -20,6 +21,8 @@ export interface AnswerTextOptions {
   /** The tags whose text the source leaves out. */
   thinking: ThinkingTags | undefined;
   keepsRawText: boolean;
+  /** Takes an answer that came to its end whole, and nothing but what the client was given. */
+  onWhole?(answer: SeenAnswer, ids: Int32Array): void;
   /** Takes the ids of an answer's calls and how they were sampled, when nothing but them came after them. */
   onCalls?(ids: readonly string[], sampled: SampledText): void;
 }
@@ -40,6 +43,9 @@ export class AnswerText {
   /** The calls' text so far; undefined before the first, and null once something else followed. */
   #sampledCalls: SampledText | undefined | null;
   #voidCalls = 0;
+  readonly #sampledIds: number[] = [];
+  #reasoning = "";
+  #visible = "";
   #promptTokens = 0;
   #reusedTokens = 0;
   #prefillSeconds = 0;
@@ -72,6 +78,7 @@ export class AnswerText {
     }
     const { dsmlId, thinking } = this.#options;
     const { tokenId } = event;
+    this.#sampledIds.push(tokenId);
     let { text } = event;
     const marks: MarkRange[] = [];
     const mark =
@@ -103,6 +110,7 @@ export class AnswerText {
       // A call was already announced; only an error keeps a client from running half of it.
       throw new Ds4Error("session", "the model wrote a malformed tool call; try again");
     }
+    this.#noteWhole();
     if (this.#sampledCalls) this.#options.onCalls?.(this.#callIds, this.#sampledCalls);
     const finish = end === "length" ? "length" : this.#completeCalls > 0 ? "tool-calls" : "stop";
     events.push(this.#finishEvent(finish));
@@ -129,6 +137,7 @@ export class AnswerText {
       this.#logprobs = [];
       switch (event.type) {
         case "reasoning":
+          this.#reasoning += event.text;
           events.push({ kind: "reasoning", text: event.text });
           break;
         case "toolCallStart": {
@@ -156,6 +165,15 @@ export class AnswerText {
     }
   }
 
+  #noteWhole(): void {
+    const { onWhole, thinking } = this.#options;
+    const isOpen = thinking?.startsOpen === true && !this.#sampledIds.includes(thinking.closeId);
+    // Markup that is no call must not feed on itself, and open thinking would have to be closed first.
+    if (onWhole === undefined || isOpen || this.malformed.length > 0) return;
+    const answer = { reasoning: this.#reasoning, content: this.#visible, callIds: this.#callIds };
+    onWhole(answer, Int32Array.from(this.#sampledIds));
+  }
+
   #noteSampled(event: ParseEvent): void {
     if (this.#sampledCalls === null) return;
     if (event.type === "toolCallEnd" || (event.type === "markup" && this.#sampledCalls !== undefined)) {
@@ -179,6 +197,7 @@ export class AnswerText {
   }
 
   #contentEvent(text: string): AnswerEvent {
+    this.#visible += text;
     if (this.#logprobs.length === 0) return { kind: "content", text };
     const logprobs = this.#logprobs;
     this.#logprobs = [];

@@ -16,21 +16,21 @@ export class CallMemory {
 
   /** `ids` are those that the client was given. */
   remember(ids: readonly string[], sampled: SampledText): void {
-    this.store.set(keyOf(ids), sampled);
+    this.store.set(callKey(ids), sampled);
   }
 
   /** Writes calls as they were sampled; false if these, in this order, were not one answer's. */
   replay(out: PieceBuilder, calls: readonly ToolCall[]): boolean {
     const ids = calls.map(({ id }) => id ?? "");
-    const sampled = ids.includes("") ? undefined : this.store.get(keyOf(ids));
+    const sampled = ids.includes("") ? undefined : this.store.get(callKey(ids));
     if (sampled === undefined) return false;
     replaySampled(out, sampled);
     return true;
   }
 }
 
-// APIs have different prefixes for the same id.
-function keyOf(ids: readonly string[]): string {
+/** One key for an answer's call ids, in order; APIs have different prefixes for the same id. */
+export function callKey(ids: readonly string[]): string {
   const text = ids.map((id) => id.replace(/^[a-z]+_/, "")).join(" ");
   return createHash("sha256").update(text).digest("base64url");
 }

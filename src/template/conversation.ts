@@ -115,6 +115,11 @@ export interface Conversation {
    * returns false: they are then rendered by the book.
    */
   replayCalls?: (out: PieceBuilder, calls: readonly ToolCall[]) => boolean;
+  /**
+   * Writes all of an assistant's message, reasoning and calls too, as it was sampled, and returns true, or writes nothing
+   * and returns false. `content` is the message's text. Asked before `replayCalls`.
+   */
+  replayAnswer?: (out: PieceBuilder, message: AssistantMessage, content: string) => boolean;
   /** Ends the prompt where the assistant's answer starts. Default true. */
   addGenerationPrompt?: boolean;
 }

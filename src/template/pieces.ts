@@ -5,8 +5,11 @@ import type { Tokenizer } from "../tokenizer/tokenizer.ts";
 import { SPECIAL_TEXT } from "../tokenizer/tokenizer-tables.ts";
 import { TemplateError } from "./template-error.ts";
 
-/** A stretch of text or one special token, named by its text in the vocabulary. */
-export type PromptPiece = { kind: "text"; text: string } | { kind: "special"; text: string };
+/** A stretch of text, one special token, named by its text in the vocabulary, or tokens that the model once sampled. */
+export type PromptPiece =
+  | { kind: "text"; text: string }
+  | { kind: "special"; text: string }
+  | { kind: "tokens"; text: string; ids: Int32Array };
 
 /** Marks that occur inside the template's own wording. */
 const MARKS = [SPECIAL_TEXT.dsml, SPECIAL_TEXT.thinkStart, SPECIAL_TEXT.thinkEnd];
@@ -28,6 +31,18 @@ export class PieceBuilder {
     this.flush();
     this.pieces.push({ kind: "special", text });
     return this;
+  }
+
+  /** What the model sampled, token by token; `text` is what the ids decode to. */
+  tokens(ids: Int32Array, text: string): this {
+    this.flush();
+    this.pieces.push({ kind: "tokens", ids, text });
+    return this;
+  }
+
+  /** The pieces so far; undefined while they end in text, which what follows could join. */
+  boundary(): readonly PromptPiece[] | undefined {
+    return this.pending.length === 0 ? this.pieces : undefined;
   }
 
   /** The template's own wording: think and DSML marks in it are special tokens. Never for text from people. */
@@ -65,6 +80,7 @@ export function piecesToText(pieces: readonly PromptPiece[]): string {
 export function encodePieces(tokenizer: Tokenizer, pieces: readonly PromptPiece[]): Int32Array {
   const parts = pieces.map((piece) => {
     if (piece.kind === "text") return tokenizer.encode(piece.text);
+    if (piece.kind === "tokens") return piece.ids;
     const id = tokenizer.specialId(piece.text);
     if (id === undefined)
       throw new TemplateError(

@@ -27,7 +27,7 @@ export function renderConversation(conversation: Conversation): PromptPiece[] {
     throw new TemplateError(`unknown checkpoint ${JSON.stringify(checkpoint)}; expected preview or 0731`);
   const turns = turnsOf(conversation);
   const out = new PieceBuilder().special(bos).text(effortText(checkpoint, thinking));
-  const writer = new TurnWriter(out, turns, thinking !== "off", conversation.replayCalls);
+  const writer = new TurnWriter(out, turns, conversation);
   turns.turns.forEach((turn, index) => {
     writer.write(turn, index);
   });
@@ -40,21 +40,16 @@ class TurnWriter {
   private readonly out: PieceBuilder;
   private readonly turns: Turns;
   private readonly isThinking: boolean;
-  private readonly replayCalls: Conversation["replayCalls"];
+  private readonly conversation: Conversation;
   /** Index of the user turn that no assistant mark has followed yet. */
   private unanswered: number | undefined;
   private last: "answer due" | "answered" | "other" = "other";
 
-  constructor(
-    out: PieceBuilder,
-    turns: Turns,
-    isThinking: boolean,
-    replayCalls: Conversation["replayCalls"],
-  ) {
+  constructor(out: PieceBuilder, turns: Turns, conversation: Conversation) {
     this.out = out;
     this.turns = turns;
-    this.isThinking = isThinking;
-    this.replayCalls = replayCalls;
+    this.isThinking = conversation.thinking !== "off";
+    this.conversation = conversation;
   }
 
   write(turn: Turn, index: number): void {
@@ -128,13 +123,17 @@ class TurnWriter {
     const reasoning = message.reasoning ?? "";
     if (typeof reasoning !== "string")
       throw new TemplateError(`expected the reasoning to be text, got ${typeof reasoning}`, messageIndex);
+    const { replayAnswer, replayCalls } = this.conversation;
+    if (!message.openEnded && replayAnswer?.(this.out, message, text)) {
+      this.out.special(eos);
+      return;
+    }
     const answersTask = index > 0 && taskOf(this.turns.turns[index - 1]) !== undefined;
     const keepsReasoning = this.turns.keepsReasoning || index > this.turns.lastUserIndex;
     if (this.isThinking && keepsReasoning && !answersTask) this.out.text(reasoning).special(thinkEnd);
     this.out.text(text);
     const calls = message.toolCalls ?? [];
-    if (calls.length > 0 && !this.replayCalls?.(this.out, calls))
-      renderToolCalls(this.out, calls, messageIndex);
+    if (calls.length > 0 && !replayCalls?.(this.out, calls)) renderToolCalls(this.out, calls, messageIndex);
     if (!message.openEnded) this.out.special(eos);
   }
 }

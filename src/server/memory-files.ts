@@ -1,0 +1,58 @@
+// The memories of sampled calls and answers beside the saved states: after a restart all are needed for a conversation
+// to go on where it was.
+import { mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { deserializeReplay } from "../dsml/replay.ts";
+import { AnswerMemory } from "./answer-memory.ts";
+import { CallMemory } from "./call-memory.ts";
+import type { ServerLog } from "./server-log.ts";
+
+const CALLS_FILE = "tool-calls.bin";
+const ANSWERS_FILE = "answers.bin";
+
+/** The memories and how to save them. */
+export interface MemoryFiles {
+  calls: CallMemory;
+  answers: AnswerMemory;
+  /** Writes each file whole or not at all. A folder that cannot be written is a line in the log. */
+  save(): void;
+}
+
+/** Reads the files in `folder`; without a folder, or a file, a memory is empty. Never throws. */
+export function openMemoryFiles(folder: string | undefined, log: ServerLog): MemoryFiles {
+  const answers = new AnswerMemory();
+  if (folder === undefined) return { calls: new CallMemory(), answers, save: () => {} };
+  const callBytes = read(join(folder, CALLS_FILE), log);
+  const restored = callBytes && deserializeReplay(callBytes);
+  const calls = new CallMemory(restored?.replay);
+  const answerBytes = read(join(folder, ANSWERS_FILE), log);
+  const damagedCount = (restored?.damagedCount ?? 0) + (answerBytes ? answers.restore(answerBytes) : 0);
+  if (damagedCount > 0) log.line(`${damagedCount} saved calls or answers are damaged and left out`);
+  const save = () => {
+    write(folder, CALLS_FILE, calls.store.serialize(), log);
+    write(folder, ANSWERS_FILE, answers.serialize(), log);
+  };
+  return { calls, answers, save };
+}
+
+function write(folder: string, name: string, bytes: Uint8Array, log: ServerLog): void {
+  try {
+    mkdirSync(folder, { recursive: true });
+    const path = join(folder, name);
+    const temporary = `${path}.${process.pid}.tmp`;
+    writeFileSync(temporary, bytes, { mode: 0o600 });
+    renameSync(temporary, path);
+  } catch (error) {
+    log.line(`${name} is not saved: ${(error as Error).message}`);
+  }
+}
+
+function read(path: string, log: ServerLog): Uint8Array | undefined {
+  try {
+    return readFileSync(path);
+  } catch (error) {
+    const { code, message } = error as NodeJS.ErrnoException;
+    if (code !== "ENOENT") log.line(`${path} cannot be read: ${message}`);
+    return undefined;
+  }
+}
