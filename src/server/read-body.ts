@@ -1,5 +1,6 @@
 // A request's body to JSON, within limits, with messages that say where it is wrong.
 import { parseJson } from "../template/json-python.ts";
+import { parseSpelledJson } from "../template/number-spelling.ts";
 import { ApiError } from "./api-error.ts";
 import { MAX_BODY_BYTES, MAX_JSON_DEPTH } from "./limits.ts";
 
@@ -16,7 +17,7 @@ export async function readJsonBody(request: Request): Promise<unknown> {
   if (text.trim() === "") throw new ApiError("invalid-request", "the body is empty: expected a JSON object");
   checkDepth(text);
   try {
-    return JSON.parse(text);
+    return parseSpelledJson(text);
   } catch (error) {
     throw new ApiError("invalid-request", `the body is not valid JSON: ${whereWrong(text, error as Error)}`);
   }

@@ -2,6 +2,8 @@
 // model was trained on these bytes, so `{"a": 1.0}` must not become `{"a":1}`. The parser keeps what JavaScript's own
 // loses: the spelling of numbers and the order of keys that look like integers.
 
+import { spellingOf } from "./number-spelling.ts";
+
 /** A number that remembers its spelling, made by `parseJson`. */
 export class JsonNumber {
   readonly lexeme: string;
@@ -48,17 +50,28 @@ export function pythonJson(value: JsonValue, depth = 0): string {
       throw new TypeError(`expected a JSON value, got ${typeof value}`);
   }
   if (value instanceof JsonNumber) return pythonNumber(value.lexeme);
-  if (Array.isArray(value)) return `[${value.map((item) => pythonJson(item, depth + 1)).join(", ")}]`;
+  if (Array.isArray(value)) {
+    const items = value.map((item, index) => pythonJson(spelled(value, index, item), depth + 1));
+    return `[${items.join(", ")}]`;
+  }
   const members = jsonMembers(value as { readonly [key: string]: JsonValue | undefined });
   return `{${members.map(([key, item]) => `${JSON.stringify(key)}: ${pythonJson(item, depth + 1)}`).join(", ")}}`;
 }
 
-/** Members of a plain object or Map in order, without undefined ones. */
+/** Members of a plain object or Map in order, without undefined ones; numbers keep a spelling that is known. */
 export function jsonMembers(
   value: { readonly [key: string]: JsonValue | undefined } | ReadonlyMap<string, JsonValue>,
 ): [string, JsonValue][] {
-  const entries = value instanceof Map ? [...value] : Object.entries(value);
-  return entries.filter((entry): entry is [string, JsonValue] => entry[1] !== undefined);
+  if (value instanceof Map) return [...value].filter(([, item]) => item !== undefined);
+  const entries = Object.entries(value as { readonly [key: string]: JsonValue | undefined });
+  return entries.flatMap(([key, item]): [string, JsonValue][] =>
+    item === undefined ? [] : [[key, spelled(value, key, item)]],
+  );
+}
+
+function spelled(holder: object, key: string | number, value: JsonValue): JsonValue {
+  const lexeme = typeof value === "number" ? spellingOf(holder, key) : undefined;
+  return lexeme === undefined ? value : new JsonNumber(lexeme);
 }
 
 /** Whether `value` is a JSON object: a plain object or a Map. */

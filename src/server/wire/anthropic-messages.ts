@@ -1,4 +1,5 @@
 // POST /v1/messages and its count_tokens: Anthropic's blocks, events and errors.
+import { TAIL_TOKENS } from "../../scheduler/prefix-reuse.ts";
 import type { AnswerEvent, AnswerFinish, AnswerUsage, CollectedAnswer } from "../answer-events.ts";
 import type { ApiError, ApiErrorKind } from "../api-error.ts";
 import type { ConversationRequest } from "../conversation-request.ts";
@@ -144,11 +145,16 @@ function stopOf({ finish, stopString }: { finish: AnswerFinish; stopString?: str
   return { stop_reason: reasons[finish], stop_sequence: stopString ?? null };
 }
 
-// Anthropic's input_tokens leaves out what came from the cache.
+/**
+ * Anthropic's three input counts add up to the prompt: read from the cache, newly kept in it, and neither. All that is
+ * evaluated is kept, but a prompt's last tokens are evaluated anew when it is sent again.
+ */
 function usageOf(usage: Pick<AnswerUsage, "promptTokens" | "reusedTokens" | "completionTokens">): object {
+  const evaluatedTokens = usage.promptTokens - usage.reusedTokens;
+  const keptTokens = Math.max(0, evaluatedTokens - TAIL_TOKENS);
   return {
-    input_tokens: usage.promptTokens - usage.reusedTokens,
-    cache_creation_input_tokens: 0,
+    input_tokens: evaluatedTokens - keptTokens,
+    cache_creation_input_tokens: keptTokens,
     cache_read_input_tokens: usage.reusedTokens,
     output_tokens: usage.completionTokens,
   };

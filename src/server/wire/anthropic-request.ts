@@ -14,6 +14,7 @@ import { assistantMessage } from "./openai-chat.ts";
 import {
   effortField,
   effortOf,
+  jsonObject,
   maxTokensField,
   samplingFields,
   samplingOf,
@@ -28,7 +29,7 @@ const blockSchema = z.looseObject({
   signature: z.string().nullish(),
   id: z.string().nullish(),
   name: z.string().nullish(),
-  input: z.looseObject({}).nullish(),
+  input: jsonObject.nullish(),
   tool_use_id: z.string().nullish(),
   content: z
     .union([z.string(), z.array(z.looseObject({ type: z.string(), text: z.string().nullish() }))])
@@ -56,7 +57,7 @@ export const messagesRequestSchema = z.looseObject({
         type: z.string().nullish(),
         name: z.string().min(1),
         description: z.string().nullish(),
-        input_schema: z.looseObject({}).nullish(),
+        input_schema: jsonObject.nullish(),
         defer_loading: z.boolean().nullish(),
       }),
     )

@@ -9,6 +9,7 @@ import { parseBody } from "./parse-body.ts";
 import {
   effortField,
   effortOf,
+  jsonObject,
   samplingFields,
   samplingOf,
   stopField,
@@ -26,7 +27,7 @@ const messageSchema = z.looseObject({
   tool_calls: z
     .array(
       z.looseObject({
-        function: z.looseObject({ name: z.string(), arguments: z.looseObject({}).nullish() }),
+        function: z.looseObject({ name: z.string(), arguments: jsonObject.nullish() }),
       }),
     )
     .nullish(),

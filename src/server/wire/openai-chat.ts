@@ -12,6 +12,7 @@ import { openAiErrorBody } from "./openai-errors.ts";
 import { parseBody } from "./parse-body.ts";
 import {
   contentSchema,
+  jsonObject,
   maxTokensField,
   samplingFields,
   samplingOf,
@@ -29,7 +30,7 @@ const toolCallSchema = z.looseObject({
   id: z.string().nullish(),
   function: z.looseObject({
     name: z.string(),
-    arguments: z.union([z.string(), z.looseObject({})]).nullish(),
+    arguments: z.union([z.string(), jsonObject]).nullish(),
   }),
 });
 

@@ -8,6 +8,7 @@ import { assistantMessage } from "./openai-chat.ts";
 import { parseBody } from "./parse-body.ts";
 import {
   contentSchema,
+  jsonObject,
   maxTokensField,
   samplingFields,
   samplingOf,
@@ -47,7 +48,7 @@ export const responsesRequestSchema = z.looseObject({
         type: z.string(),
         name: z.string().nullish(),
         description: z.string().nullish(),
-        parameters: z.looseObject({}).nullish(),
+        parameters: jsonObject.nullish(),
       }),
     )
     .max(MAX_TOOLS)

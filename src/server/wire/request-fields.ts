@@ -139,11 +139,25 @@ export function thinkingOf(fields: Partial<ThinkingFields>, fallback: Thinking):
   return isOn && fallback === "off" ? "on" : fallback;
 }
 
+/** An object that is passed on by reference: a copy would lose how its numbers were written. */
+export const jsonObject = z
+  .unknown()
+  .refine(isPlainObject, { error: ({ input }) => `expected object, got ${typeName(input)}` })
+  .meta({ type: "object" });
+
+function isPlainObject(value: unknown): boolean {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+function typeName(value: unknown): string {
+  return value === null ? "null" : Array.isArray(value) ? "array" : typeof value;
+}
+
 /** A function as the model sees it. */
 export const functionSchema = z.looseObject({
   name: z.string().min(1),
   description: z.string().nullish(),
-  parameters: z.looseObject({}).nullish(),
+  parameters: jsonObject.nullish(),
 });
 
 /** OpenAI's tools: functions wrapped in `function`; other types are servers' own and not offered. */
