@@ -28,6 +28,13 @@ export const MAX_TAG_UNITS = 512;
 export const MAX_GAP_UNITS = 64;
 
 const MARK = SPECIAL_TEXT.dsml;
+/** How the template spells tags: the mark before every word, and the words of a block, a call and a parameter. */
+export const CALL_TAGS = {
+  mark: MARK,
+  block: "tool_calls",
+  invoke: "invoke",
+  parameter: "parameter",
+} as const;
 /** Words of tags; no two begin alike. */
 const WORDS: readonly (readonly [word: string, kind: TagKind])[] = [
   ["tool_calls", "block"],

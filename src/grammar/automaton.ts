@@ -5,8 +5,8 @@ import { GrammarError } from "./grammar-error.ts";
 
 /** Most ways followed at once; only schemas made to be hard have more than a few hundred. */
 export const MAX_WAYS = 20_000;
-/** From this many remembered sets on, a clean start is due: about 64 MB at most. */
-export const FULL_POSITIONS = 32_768;
+/** From this many remembered sets on, a clean start is due: some 10 MB. */
+export const FULL_POSITIONS = 8192;
 /** More sets than this within one step are refused. */
 const MAX_POSITIONS = 8 * FULL_POSITIONS;
 
@@ -37,6 +37,7 @@ export class Automaton {
   #accepts: boolean[] = [];
   #rows: (Int32Array | undefined)[] = [];
   #positionIds = new Map<string, number>();
+  #alike = new Map<number, number>();
   /** Counts `clear`s: positions of another generation mean nothing. */
   generation = 0;
 
@@ -103,6 +104,35 @@ export class Automaton {
     return at;
   }
 
+  /**
+   * A position from which the next `symbols` symbols (always the same number of one automaton) are possible in the same
+   * ways: counts that cannot reach their bounds within them do not differ. So long strings have few positions.
+   */
+  alike(position: number, symbols: number): number {
+    const known = this.#alike.get(position);
+    if (known !== undefined) return known;
+    const count = this.grammar.states.length;
+    const frames = new Map<number, number>([[0, 0]]);
+    const frameOf = (frame: number): number => {
+      const found = frames.get(frame);
+      if (found !== undefined) return found;
+      const site = this.#frameSites[frame];
+      const done = this.#frameCounts[frame];
+      const { min, max } = this.#sites[site];
+      const same = min - done > symbols ? 0 : done > min && max - done > symbols ? min : done;
+      const mapped = this.#frame(site, same, frameOf(this.#frameParents[frame]));
+      frames.set(frame, mapped);
+      return mapped;
+    };
+    const items = this.#items[position].map((item) => {
+      const frame = Math.floor(item / count);
+      return item - (frame - frameOf(frame)) * count;
+    });
+    const result = this.#position([...new Set(items)], this.#accepts[position]);
+    this.#alike.set(position, result);
+    return result;
+  }
+
   /** Forgets all positions. */
   clear(): void {
     this.generation++;
@@ -114,6 +144,7 @@ export class Automaton {
     this.#accepts = [];
     this.#rows = [];
     this.#positionIds = new Map();
+    this.#alike = new Map();
     this.#close([this.grammar.starts[0]]);
   }
 
