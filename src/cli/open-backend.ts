@@ -8,6 +8,7 @@ import { Ds4Error } from "../core/errors.ts";
 import type { ProgressListener } from "../core/progress.ts";
 import type { GgufFile } from "../gguf/gguf-file.ts";
 import { openGguf } from "../gguf/open-gguf.ts";
+import { ConstraintFactory } from "../grammar/token-constraint.ts";
 import type { LoadOptions } from "../residency/load-weights.ts";
 import type { EngineParts } from "../session/engine-loop.ts";
 import type { BackendChoice, EngineWorkerOptions } from "../session/engine-protocol.ts";
@@ -25,7 +26,9 @@ export function openParts(options: EngineWorkerOptions, onProgress?: ProgressLis
     const { threads, cancel } = options;
     const backend = createBackend(choice, file, { threads, onProgress, signal: cancel && signalOf(cancel) });
     const createDecoder = () => tokenizer.createDetokenizer({ hideControl: true });
-    return { backend: closingFile(backend, file), createDecoder, warnings };
+    const constraints = new ConstraintFactory(tokenizer);
+    const openConstraint: EngineParts["openConstraint"] = (constraint) => constraints.open(constraint);
+    return { backend: closingFile(backend, file), createDecoder, openConstraint, warnings };
   } catch (error) {
     file.close();
     throw error;

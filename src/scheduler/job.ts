@@ -1,7 +1,13 @@
 // One request on its way: waiting, reading its prompt, answering. Knows nothing of other requests.
 import type { Backend } from "../backend/backend.ts";
+import type { TokenConstraint } from "../grammar/token-constraint.ts";
 import { Answer, logprobsOf } from "../session/answer.ts";
-import type { FinishReason, TokenDecoder } from "../session/generate.ts";
+import {
+  constraintOf,
+  type FinishReason,
+  type OpenConstraint,
+  type TokenDecoder,
+} from "../session/generate.ts";
 import { Sampler } from "../session/sampler.ts";
 import type {
   ReuseSource,
@@ -49,14 +55,16 @@ export class Job {
   #sentEvents = 0;
   readonly #sampler: Sampler;
   readonly #answer: Answer;
+  readonly #constraint: TokenConstraint | undefined;
   readonly #maxTokens: number;
 
-  /** Throws `request` on wrong parameters. */
+  /** Throws `request` on wrong parameters and constraints. */
   constructor(
     { id, request, control, nowMs }: JobOptions,
     ctxTokens: number,
     backend: Backend,
     decoder: TokenDecoder,
+    openConstraint?: OpenConstraint,
   ) {
     this.id = id;
     this.request = request;
@@ -64,6 +72,7 @@ export class Job {
     this.arrivedMs = nowMs;
     this.#sampler = new Sampler(request.sampling ?? {}, backend.spec.vocabSize);
     this.#answer = new Answer(decoder, request);
+    this.#constraint = constraintOf(request, openConstraint);
     const room = ctxTokens - request.promptTokens.length;
     this.#maxTokens = Math.min(request.maxTokens ?? room, room);
   }
@@ -109,17 +118,20 @@ export class Job {
 
   /**
    * Samples the next token from `logits` and reports it; `tokens` is the timeline. Returns why the answer ended, or
-   * undefined when `nextToken` is to be evaluated. Throws `session` on damaged logits.
+   * undefined when `nextToken` is to be evaluated. Throws `session` on damaged logits, `request` when the constraint is
+   * too ambiguous to follow.
    */
   advance(logits: Float32Array, tokens: Int32Array, nowMs: number): FinishReason | undefined {
     const answer = this.#answer;
     if (this.#maxTokens < 1) return "length";
+    const mask = this.#constraint?.mask(answer.isThinking);
     const forced = answer.forcedToken();
-    const tokenId = forced ?? this.#sampler.sample(logits, tokens, this.promptTokens.length);
+    const tokenId = forced ?? this.#sampler.sample(logits, tokens, this.promptTokens.length, mask);
     if (this.request.stopTokenIds.includes(tokenId)) {
       answer.stopTokenId = tokenId;
       return "stop";
     }
+    if (!answer.isThinking) this.#constraint?.accept(tokenId);
     this.#emit(answer.take(tokenId, logprobsOf(logits, tokenId, this.request.topLogprobs)));
     this.tokenGapSeconds = (nowMs - (this.#lastTokenMs ?? this.arrivedMs)) / 1000;
     this.#lastTokenMs = nowMs;

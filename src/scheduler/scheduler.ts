@@ -3,7 +3,7 @@
 import type { Backend, ForwardResult, TokenRange } from "../backend/backend.ts";
 import { Ds4Error } from "../core/errors.ts";
 import type { Progress } from "../core/progress.ts";
-import type { FinishReason, TokenDecoder } from "../session/generate.ts";
+import type { FinishReason, OpenConstraint, TokenDecoder } from "../session/generate.ts";
 import { type BatchEntry, ChunkPacer, nextPrefill } from "./batch-plan.ts";
 import { checkRequest } from "./check-request.ts";
 import { CheckpointPool } from "./checkpoint-pool.ts";
@@ -45,6 +45,7 @@ export interface SchedulerSink {
 export interface SchedulerParts {
   backend: Backend;
   createDecoder(): TokenDecoder;
+  openConstraint?: OpenConstraint;
   disk?: KvDisk;
   sink: SchedulerSink;
   /** Milliseconds, monotonic. */
@@ -108,12 +109,13 @@ export class Scheduler {
 
   /** Queues a request; what is wrong with it is answered as its error. */
   submit(id: number, request: ScheduledRequest, control: JobControl): void {
-    const { backend, createDecoder, sink } = this.#parts;
+    const { backend, createDecoder, openConstraint, sink } = this.#parts;
     try {
       if (this.#health.state === "failed") throw new BackendFaultError(this.#health.reason!);
       checkRequest(request, { ctxTokens: this.#settings.ctxTokens, spec: backend.spec });
       const options = { id, request, control, nowMs: this.#now() };
-      this.#queue.push(new Job(options, this.#settings.ctxTokens, backend, createDecoder()));
+      const { ctxTokens } = this.#settings;
+      this.#queue.push(new Job(options, ctxTokens, backend, createDecoder(), openConstraint));
       this.#metrics.counters.accepted++;
     } catch (error) {
       this.#metrics.counters.refused++;
@@ -251,7 +253,7 @@ export class Scheduler {
       if (job.completionTokens > before) this.#countToken(job);
       if (reason !== undefined) this.#finish(job, reason);
     } catch (error) {
-      this.#failJob(job, error); // damaged logits
+      this.#failJob(job, error); // damaged logits, a constraint that cannot be followed
     }
   }
 
@@ -298,7 +300,10 @@ export class Scheduler {
     slot.job = undefined;
     slot.reset();
     this.#metrics.counters.failed++;
-    this.#parts.sink.error(job.id, new BackendFaultError(faultText(error), { cause: error }));
+    // A request that proves impossible is no fault of the backend.
+    const isOwn = error instanceof Ds4Error && error.code === "request";
+    const reason = isOwn ? error : new BackendFaultError(faultText(error), { cause: error });
+    this.#parts.sink.error(job.id, reason);
   }
 
   #failAll(error: unknown): void {

@@ -40,6 +40,11 @@ export class Answer {
     this.#channel = request.thinking?.startsOpen ? "thinking" : "content";
   }
 
+  /** Whether the next token belongs to the thinking. */
+  get isThinking(): boolean {
+    return this.#channel === "thinking";
+  }
+
   /** The closing tag once the thinking budget is spent. */
   forcedToken(): number | undefined {
     const budget = this.#thinking?.budgetTokens;

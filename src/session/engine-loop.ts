@@ -14,7 +14,7 @@ import {
   toWireError,
 } from "./engine-protocol.ts";
 import { evaluate } from "./evaluate.ts";
-import { generate, type TokenDecoder } from "./generate.ts";
+import { generate, type OpenConstraint, type TokenDecoder } from "./generate.ts";
 import { type CancelSignal, Session } from "./session.ts";
 
 /** Context when none is asked for, as in ds4; models trained for less get less. */
@@ -26,6 +26,8 @@ const PROGRESS_INTERVAL_MS = 50;
 export interface EngineParts {
   backend: Backend;
   createDecoder(): TokenDecoder;
+  /** Without it, requests with a constraint are refused. */
+  openConstraint?: OpenConstraint;
   warnings: string[];
 }
 
@@ -95,7 +97,8 @@ class CallRunner {
     switch (call.kind) {
       case "generate": {
         const decoder = this.#parts.createDecoder();
-        const context = { session: this.#openSession(), decoder, signal, onProgress };
+        const { openConstraint } = this.#parts;
+        const context = { session: this.#openSession(), decoder, openConstraint, signal, onProgress };
         for (const event of generate(context, call.request)) this.#send({ kind: "event", id, event });
         return undefined;
       }

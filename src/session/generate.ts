@@ -3,8 +3,10 @@
 //
 // Text is split into thinking and content by the ids of the think tags, never by their text. Thinking that
 // the model does not close stays thinking, whatever ends the answer. Stop strings apply to content only.
-import { CancelledError } from "../core/errors.ts";
+import { CancelledError, Ds4Error } from "../core/errors.ts";
 import type { ProgressListener } from "../core/progress.ts";
+import type { AnswerConstraint } from "../grammar/constraint.ts";
+import type { TokenConstraint } from "../grammar/token-constraint.ts";
 import { Answer, logprobsOf } from "./answer.ts";
 import type { TokenLogprob } from "./logprobs.ts";
 import { Sampler } from "./sampler.ts";
@@ -43,6 +45,21 @@ export interface GenerateRequest {
   /** Report log-probabilities with this many alternatives; 0 reports only the chosen token's. */
   topLogprobs?: number;
   chunkTokens?: number;
+  /** What the content must be; thinking is free. Log-probabilities stay those of the model without it. */
+  constraint?: AnswerConstraint;
+}
+
+/** Makes the constraint of one answer from its description. Throws `request` when it cannot be enforced. */
+export type OpenConstraint = (constraint: AnswerConstraint) => TokenConstraint;
+
+/** The constraint of `request`, if it has one. Throws `request` where none can be kept or it is not valid. */
+export function constraintOf(
+  request: GenerateRequest,
+  open: OpenConstraint | undefined,
+): TokenConstraint | undefined {
+  if (request.constraint === undefined) return undefined;
+  if (open !== undefined) return open(request.constraint);
+  throw new Ds4Error("request", "constraint: this engine was opened without a tokenizer and keeps none");
 }
 
 /** Which part of the answer text belongs to. */
@@ -96,6 +113,7 @@ export type GenerateEvent = PromptEvent | TokenEvent | FinishEvent;
 export interface GenerateContext {
   session: Session;
   decoder: TokenDecoder;
+  openConstraint?: OpenConstraint;
   signal?: CancelSignal;
   onProgress?: ProgressListener;
 }
@@ -120,6 +138,7 @@ export function* generate(
   }
   const sampler = new Sampler(request.sampling ?? {}, session.vocabSize);
   const answer = new Answer(context.decoder, request);
+  const constraint = constraintOf(request, context.openConstraint);
   const prefillStart = performance.now();
   let reusedTokens = 0;
   const finish = (reason: FinishReason, decodeSeconds: number, prefillSeconds: number): FinishEvent => ({
@@ -149,12 +168,15 @@ export function* generate(
       reason = "cancelled";
       break;
     }
-    const tokenId = answer.forcedToken() ?? sampler.sample(session.logits, session.tokens, promptTokens);
+    const mask = constraint?.mask(answer.isThinking);
+    const tokenId =
+      answer.forcedToken() ?? sampler.sample(session.logits, session.tokens, promptTokens, mask);
     if (request.stopTokenIds.includes(tokenId)) {
       answer.stopTokenId = tokenId;
       reason = "stop";
       break;
     }
+    if (!answer.isThinking) constraint?.accept(tokenId);
     yield answer.take(tokenId, logprobsOf(session.logits, tokenId, request.topLogprobs));
     if (answer.stopString !== undefined) reason = "stop-string";
     else if (answer.completionTokens >= maxTokens) reason = "length";

@@ -38,14 +38,19 @@ export class Sampler {
   /**
    * The next token's id. `logits` [vocabSize] is only read. `tokens` is the timeline so far; those from
    * `generatedFrom` on were generated (presence and frequency count only these, repetition counts all).
-   * Uses one random number, none at temperature 0. Throws `session` when the logits hold NaN or +Infinity,
-   * or no token is possible.
+   * Uses one random number, none at temperature 0. `mask` (one bit per id, lowest first) is what may be chosen at all;
+   * default everything. Throws `session` when the logits hold NaN or +Infinity, or no token is possible.
    */
-  sample(logits: Float32Array, tokens: ArrayLike<number> = [], generatedFrom = tokens.length): number {
+  sample(
+    logits: Float32Array,
+    tokens: ArrayLike<number> = [],
+    generatedFrom = tokens.length,
+    mask?: Uint32Array,
+  ): number {
     if (logits.length !== this.#vocabSize) {
       throw new Ds4Error("session", `sampler: expected ${this.#vocabSize} logits, got ${logits.length}`);
     }
-    const adjusted = this.#adjust(logits, tokens, generatedFrom);
+    const adjusted = this.#masked(this.#adjust(logits, tokens, generatedFrom), mask);
     const best = argmax(adjusted);
     if (this.params.temperature === 0) return best;
     const { topK, topP, minP } = this.params;
@@ -77,6 +82,19 @@ export class Sampler {
     return out;
   }
 
+  /** Rules out what `mask` leaves out. Damaged values stay, so that they are still found. */
+  #masked(logits: Float32Array, mask: Uint32Array | undefined): Float32Array {
+    if (mask === undefined) return logits;
+    this.#adjusted ??= new Float32Array(this.#vocabSize);
+    const out = this.#adjusted;
+    for (let id = 0; id < logits.length; id++) {
+      const value = logits[id];
+      const isAllowed = ((mask[id >> 5] >>> (id & 31)) & 1) === 1;
+      out[id] = isAllowed || !(value < Number.POSITIVE_INFINITY) ? value : Number.NEGATIVE_INFINITY;
+    }
+    return out;
+  }
+
   #drawFromAll(logits: Float32Array, max: number): number {
     this.#weights ??= new Float64Array(this.#vocabSize);
     const weights = this.#weights;
@@ -96,6 +114,7 @@ export class Sampler {
     const { cut, total } = this.#findCut(logits, max, scale);
     const ids: number[] = [];
     for (let id = 0; id < logits.length; id++) {
+      if (logits[id] === Number.NEGATIVE_INFINITY) continue;
       if (bucketOf((max - logits[id]) * scale) <= cut) ids.push(id);
     }
     ids.sort((a, b) => logits[b] - logits[a] || a - b);
