@@ -83,7 +83,7 @@ export function responsesRequest(
   body: ResponsesBody,
   history: readonly Message[],
 ): { request: ConversationRequest; messages: Message[] } {
-  const messages = [...history, ...inputMessages(body.input)];
+  const messages = [...history, ...inputMessages(body.input, history)];
   const instructions: Message[] = body.instructions ? [{ role: "system", content: body.instructions }] : [];
   return {
     messages,
@@ -115,10 +115,11 @@ function toolsOf({ tools, tool_choice: choice }: ResponsesBody): ToolDefinition[
 }
 
 // An empty input is what one client warms a server up with.
-function inputMessages(input: ResponsesBody["input"]): Message[] {
+function inputMessages(input: ResponsesBody["input"], history: readonly Message[]): Message[] {
   if (input === null || input === undefined || input.length === 0) return [{ role: "user", content: "" }];
   if (typeof input === "string") return [{ role: "user", content: input }];
-  const reader = new ItemReader(input.length - 1);
+  const calls = history.flatMap((message) => (message.role === "assistant" ? (message.toolCalls ?? []) : []));
+  const reader = new ItemReader(input.length - 1, new Set(calls.map(({ id }) => id)));
   input.forEach((item, index) => {
     reader.read(item, index);
   });
@@ -129,10 +130,13 @@ function inputMessages(input: ResponsesBody["input"]): Message[] {
 class ItemReader {
   readonly #messages: Message[] = [];
   readonly #lastIndex: number;
+  readonly #callIds: Set<string | undefined>;
   #turn: { content: string; reasoning: string; calls: ToolCall[]; lastIndex: number } | undefined;
 
-  constructor(lastIndex: number) {
+  /** `callIds` are those of the calls that came before. */
+  constructor(lastIndex: number, callIds: Set<string | undefined>) {
     this.#lastIndex = lastIndex;
+    this.#callIds = callIds;
   }
 
   read(item: Item, index: number): void {
@@ -156,9 +160,13 @@ class ItemReader {
           arguments: item.arguments ?? undefined,
         };
         this.#assistant(index).calls.push(call);
+        this.#callIds.add(call.id);
         return;
       }
       case "function_call_output": {
+        if (!this.#callIds.has(item.call_id ?? undefined)) {
+          throw wrongItem(`${path}.call_id`, `no function_call ${JSON.stringify(item.call_id)} comes before`);
+        }
         this.#endTurn();
         const content = textParts(item.output, ["input_text", "output_text", "text"], `${path}.output`);
         this.#messages.push({ role: "tool", content, toolCallId: item.call_id ?? undefined });
