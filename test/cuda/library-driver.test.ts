@@ -91,12 +91,17 @@ describe.runIf(hasCompiler && process.platform === "linux")("with a stub of libc
     expect(driver.functionInfo(kernel).registers).toBe(4);
     driver.allowSharedBytes(kernel, 65536);
     const out = driver.alloc(64);
-    driver.launch(kernel, [5, 6, 7], [32, 2, 1], 65536, stream, [
+    const args = [
       ...[{ p: { address: out } }, { i32: -3 }, { u32: 4e9 }, { i64: -(2 ** 40) }, { f32: 1.5 }],
       { struct: Uint8Array.from({ length: 12 }, (_, i) => i) },
-    ]);
+    ];
     const view = new DataView(new ArrayBuffer(64));
+    driver.launch(kernel, [5, 6, 7], [32, 2, 1], 65536, stream, args, true);
     driver.copyToHost(view, out, 64, stream);
+    const overlapping = new Uint8Array(view.buffer.slice(0));
+    driver.launch(kernel, [5, 6, 7], [32, 2, 1], 65536, stream, args, false);
+    driver.copyToHost(view, out, 64, stream);
+    expect(overlapping).toEqual(new Uint8Array(view.buffer));
     expect([0, 4, 8, 12, 16, 20, 24].map((at) => view.getUint32(at, true))).toEqual([
       5, 6, 7, 32, 2, 1, 65536,
     ]);

@@ -106,6 +106,14 @@ CUresult cuLaunchKernel(CUfunction kernel, unsigned int gx, unsigned int gy, uns
   memcpy(*(void**)params[0], record, 64);
   return 0;
 }
+// Only launches that may overlap with the work before them.
+CUresult cuLaunchKernelEx(const CUlaunchConfig* c, CUfunction kernel, void** params, void** extra) {
+  if (c->numAttrs != 1 || c->attrs[0].id != CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION ||
+      c->attrs[0].value.programmaticStreamSerializationAllowed != 1)
+    return 1;
+  return cuLaunchKernel(kernel, c->gridDimX, c->gridDimY, c->gridDimZ, c->blockDimX, c->blockDimY, c->blockDimZ,
+                        c->sharedMemBytes, c->hStream, params, extra);
+}
 CUresult cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode) {
   return stream == HANDLE(CUstream, 2) && mode == 1 ? 0 : 400;
 }

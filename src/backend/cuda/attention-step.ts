@@ -35,7 +35,7 @@ export function attentionStep(pass: CudaPass, layer: CudaLayerWeights): void {
   if (layer.indexer) {
     rotate(pass, buffers.indexerQueries, spec.indexerHeadCount, spec.indexerHeadDim, angles, false);
   }
-  for (const segment of pass.batch.segments) attendSegment(pass, layer, segment, angles);
+  for (const segment of pass.batch.segments) attendSegment(pass, layer, segment);
   if (layer.indexer) traceSelection(pass, layer);
   projectOutput(pass, layer);
 }
@@ -85,12 +85,7 @@ function rotate(
 }
 
 /** The steps with state: one sequence's rows enter its caches, then its tokens attend. */
-function attendSegment(
-  pass: CudaPass,
-  layer: CudaLayerWeights,
-  segment: Segment<CudaKv>,
-  angles: Angles,
-): void {
+function attendSegment(pass: CudaPass, layer: CudaLayerWeights, segment: Segment<CudaKv>): void {
   const { ctx, steps, spec, buffers } = pass;
   const own = segment.kv.layers[layer.spec.index];
   const state = stateOf(pass, segment);
@@ -104,6 +99,15 @@ function attendSegment(
     rowsOf(buffers.kv, segment, spec.headDim),
     own.ring,
   );
+  feedCompressors(pass, layer, segment);
+  selectSegmentEntries(pass, layer, segment);
+  attendSegmentRow(pass, layer, segment);
+}
+
+/** One sequence's rows enter its compressors. */
+export function feedCompressors(pass: CudaPass, layer: CudaLayerWeights, segment: Segment<CudaKv>): void {
+  const { buffers } = pass;
+  const own = segment.kv.layers[layer.spec.index];
   if (layer.compressor) {
     const { compressorKv, compressorGate } = buffers;
     feedCompressor(pass, layer.compressor, own.compressor!, segment, compressorKv, compressorGate);
@@ -111,9 +115,16 @@ function attendSegment(
   if (layer.indexer) {
     const { indexerKv, indexerGate } = buffers;
     feedCompressor(pass, layer.indexer.compressor, own.indexer!, segment, indexerKv, indexerGate);
-    selectEntries(pass, own.indexer!, segment);
   }
-  attend(pass, layer, segment, angles);
+}
+
+/** The entries that a sequence's tokens attend to, where a layer chooses them. */
+export function selectSegmentEntries(
+  pass: CudaPass,
+  layer: CudaLayerWeights,
+  segment: Segment<CudaKv>,
+): void {
+  if (layer.indexer) selectEntries(pass, segment.kv.layers[layer.spec.index].indexer!, segment);
 }
 
 function feedCompressor(
@@ -156,8 +167,10 @@ function selectEntries(pass: CudaPass, own: CompressorState, segment: Segment<Cu
   });
 }
 
-function attend(pass: CudaPass, layer: CudaLayerWeights, segment: Segment<CudaKv>, angles: Angles): void {
+/** A sequence's tokens attend: `q` to `mixed`, turned back. */
+export function attendSegmentRow(pass: CudaPass, layer: CudaLayerWeights, segment: Segment<CudaKv>): void {
   const { ctx, steps, spec, buffers } = pass;
+  const angles = anglesOf(pass, layer);
   const { headCount: heads, headDim: dim, slidingWindow: window, indexerTopK } = spec;
   const { compressRatio: ratio } = layer.spec;
   const own = segment.kv.layers[layer.spec.index];

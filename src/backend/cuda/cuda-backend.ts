@@ -21,6 +21,7 @@ import type { NativeAddon } from "../native.ts";
 import { nativeKernels } from "../native-kernels.ts";
 import { checkKvCapacity, layOutRanges } from "../token-batch.ts";
 import { CudaError } from "./cuda-error.ts";
+import { canStream } from "./decode-plans.ts";
 import { DeviceMemory } from "./device-memory.ts";
 import { type DeviceWeights, loadDeviceWeights } from "./device-weights.ts";
 import { forwardBatch, type HostLogits } from "./forward.ts";
@@ -75,6 +76,8 @@ interface CudaParts {
   steps: CudaSteps;
   maxBatchTokens: number;
   weightBytesPerToken: number;
+  /** See `CudaPass`. */
+  streams: boolean;
 }
 
 /** Everything that a backend holds beside the device. Nothing stays allocated on failure. */
@@ -102,10 +105,12 @@ function openParts(
     };
     stream.write(scratch.buffers.frequencies, Float32Array.of(...plain, ...stretched));
     const parts = workMemory.allocateParts("work", steps.workBytes(spec, maxBatchTokens));
+    const roles = modelWeights(model, weights);
     return {
       ...{ device, weights, scratch, workMemory, steps, maxBatchTokens },
       graphs: new StepGraphs(stream),
-      model: modelWeights(model, weights),
+      model: roles,
+      streams: steps === kernelSteps && canStream(roles),
       work: { input: { buffer: parts.input }, routing: { buffer: parts.routing } },
       weightBytesPerToken: weightBytesPerToken(model),
     };
@@ -161,14 +166,14 @@ class CudaBackend implements Backend {
   }
 
   forward(ranges: readonly TokenRange[], options: ForwardOptions = {}): ForwardResult {
-    const { device, steps, work, scratch, model, graphs } = this.#open();
+    const { device, steps, work, scratch, model, graphs, streams } = this.#open();
     const { spec, maxBatchTokens } = this;
     const batch = layOutRanges(ranges, { spec, maxBatchTokens, owns: this.#owns });
     const tokens = batch.tokens.length;
     if (tokens === 0) return { logits: [] };
     const pass = {
       ...{ ctx: device, steps, work, spec, scratch, buffers: scratch.buffers, batch, tokens, options },
-      graphs,
+      ...{ graphs, streams },
     };
     const logits = this.#guard(() => forwardBatch(pass, model, this.#host));
     this.#forwardCalls++;

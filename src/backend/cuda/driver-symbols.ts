@@ -53,6 +53,7 @@ const SIGNATURES = {
   cuFuncGetAttribute: [POINTER, INT, WORD],
   cuFuncSetAttribute: [WORD, INT, INT],
   cuLaunchKernel: [WORD, UINT, UINT, UINT, UINT, UINT, UINT, UINT, WORD, POINTER, POINTER],
+  cuLaunchKernelEx: [POINTER, WORD, POINTER, POINTER],
   cuStreamBeginCapture_v2: [WORD, INT],
   cuStreamEndCapture: [WORD, POINTER],
   cuGraphInstantiateWithFlags: [POINTER, WORD, "uint64_t"],

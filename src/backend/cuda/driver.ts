@@ -49,6 +49,8 @@ export interface FunctionInfo {
   localBytes: number;
   staticSharedBytes: number;
   maxThreadsPerBlock: number;
+  /** The virtual architecture that the code was made for, as in compute_90: 90. */
+  ptxVersion: number;
 }
 
 /** x, y, z. */
@@ -95,6 +97,7 @@ export interface CudaDriver {
   functionInfo(kernel: Handle): FunctionInfo;
   /** Allows launches with up to `bytes` of dynamic shared memory. */
   allowSharedBytes(kernel: Handle, bytes: number): void;
+  /** `overlaps`: it may start before the work ahead of it has ended (native/cuda/overlap.cuh). */
   launch(
     kernel: Handle,
     grid: Extent,
@@ -102,6 +105,7 @@ export interface CudaDriver {
     sharedBytes: number,
     stream: Handle,
     args: readonly KernelArg[],
+    overlaps: boolean,
   ): void;
   /** From here on, work given to `stream` is recorded instead of run. */
   beginCapture(stream: Handle): void;

@@ -3,6 +3,7 @@
 import type { ModelSpec } from "../../model/model-spec.ts";
 import type { Segment } from "../token-batch.ts";
 import { attentionStep } from "./attention-step.ts";
+import { enqueueDecode, enqueueDecodeHead } from "./decode-forward.ts";
 import type { DeviceBuffer } from "./device-memory.ts";
 import { expertsStep } from "./experts-step.ts";
 import type { CudaKv } from "./kv-state.ts";
@@ -35,8 +36,15 @@ export function forwardBatch(pass: CudaPass, model: CudaModelWeights, host: Host
   const wanted = batch.segments.flatMap((segment, index) => wantedRows(segment, counts[index]));
   const first = wanted.slice(0, HEAD_ROWS);
   upload(pass);
+  const streamed = pass.streams && isRepeatable(pass) && pass.tokens === 1;
   const enqueue = () => {
-    enqueueLayers(pass, model);
+    enqueueEmbedding(pass, model);
+    if (streamed) {
+      enqueueDecode(pass, model);
+      if (first.length > 0) enqueueDecodeHead(pass, model);
+      return;
+    }
+    for (const layer of model.layers) enqueueLayer(pass, layer);
     if (first.length > 0) enqueueHead(pass, model, first);
   };
   if (isRepeatable(pass)) graphs.run(stepKey(pass), enqueue);
@@ -62,8 +70,8 @@ function upload({ ctx, buffers, batch }: CudaPass): void {
   stream.clear(buffers.flag);
 }
 
-/** Everything from the embedding to the last layer's streams. Reads sizes that change per token from device memory. */
-function enqueueLayers(pass: CudaPass, model: CudaModelWeights): void {
+/** Angles and embeddings. Like all of a pass, it reads sizes that change per token from device memory. */
+function enqueueEmbedding(pass: CudaPass, model: CudaModelWeights): void {
   const { ctx, steps, spec, buffers, tokens } = pass;
   const pairs = spec.rope.dims / 2;
   const [plain, stretched] = [0, 1].map((i) => buffers.frequencies.slice(4 * i * pairs, 4 * pairs));
@@ -71,7 +79,6 @@ function enqueueLayers(pass: CudaPass, model: CudaModelWeights): void {
   steps.ropeTable(ctx, tokens, pairs, positions, plain, buffers.plainCosines, buffers.plainSines);
   steps.ropeTable(ctx, tokens, pairs, positions, stretched, buffers.stretchedCosines, buffers.stretchedSines);
   steps.embed(ctx, tokens, spec.hyperCount, model.embedding, buffers.tokenIds, buffers.streams);
-  for (const layer of model.layers) enqueueLayer(pass, layer);
 }
 
 function enqueueLayer(pass: CudaPass, layer: CudaLayerWeights): void {

@@ -77,6 +77,40 @@ export class ParameterBlock {
   }
 }
 
+/** Bytes of CUlaunchConfig; the attribute follows. */
+const CONFIG_BYTES = 56;
+/** Bytes of CUlaunchAttribute: its id, and from 8 on its value. */
+const ATTRIBUTE_BYTES = 72;
+/** CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION. */
+const PROGRAMMATIC_SERIALIZATION = 6;
+
+/** The configuration of launches that may overlap with the work before them. Reused; it must not move. */
+export class OverlapConfig {
+  readonly #bytes = new Uint8Array(new ArrayBuffer(CONFIG_BYTES + ATTRIBUTE_BYTES));
+  readonly #values = new DataView(this.#bytes.buffer);
+
+  constructor(addressOf: (memory: ArrayBufferView) => number) {
+    this.#values.setBigUint64(40, BigInt(addressOf(this.#bytes) + CONFIG_BYTES), true);
+    this.#values.setUint32(48, 1, true);
+    this.#values.setUint32(CONFIG_BYTES, PROGRAMMATIC_SERIALIZATION, true);
+    this.#values.setInt32(CONFIG_BYTES + 8, 1, true);
+  }
+
+  /** The configuration of one launch. */
+  fill(
+    grid: readonly [number, number, number],
+    block: readonly [number, number, number],
+    sharedBytes: number,
+    stream: number,
+  ): Uint8Array {
+    [...grid, ...block, sharedBytes].forEach((value, index) => {
+      this.#values.setUint32(4 * index, value, true);
+    });
+    this.#values.setBigUint64(32, BigInt(stream), true);
+    return this.#bytes;
+  }
+}
+
 function whole(value: number, from: number, below: number): number {
   assert(Number.isInteger(value) && value >= from && value < below, `kernel argument ${value}`);
   return value;

@@ -12,7 +12,7 @@ import type {
   PinnedMemory,
 } from "./driver.ts";
 import type { ForeignFunctions, Symbols } from "./driver-symbols.ts";
-import { type KernelArg, ParameterBlock } from "./kernel-args.ts";
+import { type KernelArg, OverlapConfig, ParameterBlock } from "./kernel-args.ts";
 
 /** CUdevice_attribute. */
 const DEVICE_ATTRIBUTE = {
@@ -25,7 +25,14 @@ const DEVICE_ATTRIBUTE = {
   sharedBytesPerBlock: 97,
 } as const;
 /** CUfunction_attribute. */
-const FUNCTION_ATTRIBUTE = { maxThreads: 0, staticShared: 1, local: 3, registers: 4, maxDynamicShared: 8 };
+const FUNCTION_ATTRIBUTE = {
+  maxThreads: 0,
+  staticShared: 1,
+  local: 3,
+  registers: 4,
+  ptxVersion: 5,
+  maxDynamicShared: 8,
+};
 const STREAM_NON_BLOCKING = 1;
 /** Only this thread's calls that would break a capture are refused, not other threads'. */
 const CAPTURE_THREAD_LOCAL = 1;
@@ -37,6 +44,7 @@ export class LibraryDriver implements CudaDriver {
   readonly #koffi: ForeignFunctions;
   readonly #symbols: Symbols;
   readonly #parameters: ParameterBlock;
+  readonly #overlapping: OverlapConfig;
   /** Where the driver writes results; two words. */
   readonly #out = new BigUint64Array(new ArrayBuffer(16));
   readonly #outSecond = this.#out.subarray(1);
@@ -47,7 +55,9 @@ export class LibraryDriver implements CudaDriver {
   constructor(koffi: ForeignFunctions, symbols: Symbols) {
     this.#koffi = koffi;
     this.#symbols = symbols;
-    this.#parameters = new ParameterBlock((memory) => Number(koffi.address(memory)));
+    const addressOf = (memory: ArrayBufferView) => Number(koffi.address(memory));
+    this.#parameters = new ParameterBlock(addressOf);
+    this.#overlapping = new OverlapConfig(addressOf);
     this.#check("cuInit", symbols.cuInit(0));
     this.#check("cuDriverGetVersion", symbols.cuDriverGetVersion(this.#outInt));
     this.version = this.#outInt[0];
@@ -207,6 +217,7 @@ export class LibraryDriver implements CudaDriver {
       localBytes: attribute(FUNCTION_ATTRIBUTE.local),
       staticSharedBytes: attribute(FUNCTION_ATTRIBUTE.staticShared),
       maxThreadsPerBlock: attribute(FUNCTION_ATTRIBUTE.maxThreads),
+      ptxVersion: attribute(FUNCTION_ATTRIBUTE.ptxVersion),
     };
   }
 
@@ -222,9 +233,16 @@ export class LibraryDriver implements CudaDriver {
     sharedBytes: number,
     stream: Handle,
     args: readonly KernelArg[],
+    overlaps: boolean,
   ): void {
     this.#parameters.fill(args);
     const { pointersAddress } = this.#parameters;
+    if (overlaps) {
+      const config = this.#overlapping.fill(grid, block, sharedBytes, stream);
+      const result = this.#symbols.cuLaunchKernelEx(config, kernel, pointersAddress, null);
+      this.#check("cuLaunchKernelEx", result);
+      return;
+    }
     this.#check(
       "cuLaunchKernel",
       this.#symbols.cuLaunchKernel(kernel, ...grid, ...block, sharedBytes, stream, pointersAddress, null),

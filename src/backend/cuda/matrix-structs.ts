@@ -102,7 +102,8 @@ export function expertProductsStruct(e: ExpertProductsArg): KernelArg {
     .arg();
 }
 
-class StructBytes {
+/** Fields of a struct, one after another. */
+export class StructBytes {
   readonly #bytes: Uint8Array;
   readonly #view: DataView;
   #at = 0;

@@ -11,7 +11,12 @@ const FREE_SHARED_BYTES = 48 * 1024;
 interface Kernel {
   handle: Handle;
   allowedSharedBytes: number;
+  /** True when its code waits for the work before it; see native/cuda/overlap.cuh. */
+  waits: boolean;
 }
+
+/** The first architecture whose kernels may overlap. Code made for earlier ones does not wait, on any device. */
+const FIRST_OVERLAPPING = 90;
 
 /** The functions of a kernel image. */
 export class KernelModule {
@@ -39,7 +44,7 @@ export class KernelModule {
 
   /**
    * Queues a kernel. An empty grid is no launch. Throws `cuda` for an unknown name; failures inside of the kernel appear
-   * when the stream is synchronized.
+   * when the stream is synchronized. `overlaps`: the kernel waits by itself for the work before it, and may start early.
    */
   launch(
     stream: DeviceStream,
@@ -48,6 +53,7 @@ export class KernelModule {
     block: Extent,
     sharedBytes: number,
     args: readonly KernelArg[],
+    overlaps = false,
   ): void {
     if (grid[0] === 0 || grid[1] === 0 || grid[2] === 0) return;
     const kernel = this.#kernel(name);
@@ -55,7 +61,15 @@ export class KernelModule {
       this.#driver.allowSharedBytes(kernel.handle, sharedBytes);
       kernel.allowedSharedBytes = sharedBytes;
     }
-    this.#driver.launch(kernel.handle, grid, block, sharedBytes, stream.handle, args);
+    this.#driver.launch(
+      kernel.handle,
+      grid,
+      block,
+      sharedBytes,
+      stream.handle,
+      args,
+      overlaps && kernel.waits,
+    );
     this.#launches++;
   }
 
@@ -74,7 +88,9 @@ export class KernelModule {
   #kernel(name: string): Kernel {
     let kernel = this.#kernels.get(name);
     if (kernel === undefined) {
-      kernel = { handle: this.#find(name), allowedSharedBytes: FREE_SHARED_BYTES };
+      const handle = this.#find(name);
+      const waits = this.#driver.functionInfo(handle).ptxVersion >= FIRST_OVERLAPPING;
+      kernel = { handle, allowedSharedBytes: FREE_SHARED_BYTES, waits };
       this.#kernels.set(name, kernel);
     }
     return kernel;

@@ -38,6 +38,8 @@ export interface CudaPass {
   tokens: number;
   options: ForwardOptions;
   graphs: StepGraphs;
+  /** A lone token takes the kernels of decode-steps.ts: this backend's launches and a model that they read. */
+  streams: boolean;
 }
 
 /**

@@ -1,0 +1,38 @@
+// Tasks that share the columns of the same rows: their sums meet in device memory, and the warp that comes last adds them
+// up, always in the same order.
+#pragma once
+#include <cuda_runtime.h>
+
+namespace ds4::cuda {
+
+constexpr int kMaxSharedTasks = 2048;
+
+// Launches of one stream follow each other in what they write here (overlapping ones wait first), and the counts are zero
+// again after each.
+__device__ float sharedSums[kMaxSharedTasks][32];
+__device__ unsigned int sharedArrivals[kMaxSharedTasks];
+
+/// Counts a warp of `parts` that brought its result; true in all lanes of the last. What the others wrote is visible then.
+__device__ __forceinline__ bool arrivesLast(unsigned int* arrivals, int parts) {
+  __threadfence();
+  __syncwarp();
+  unsigned int before = 0;
+  if (threadIdx.x % 32 == 0) before = atomicInc(arrivals, static_cast<unsigned int>(parts - 1));
+  before = __shfl_sync(0xffffffffu, before, 0);
+  __threadfence();
+  return before == static_cast<unsigned int>(parts - 1);
+}
+
+/// Adds the sum of part `part` of `parts` of a group, by one warp; the group's sums lie from `first` on. True where it was the
+/// last: `sum` is the whole then.
+__device__ __forceinline__ bool addShare(int first, int part, int parts, float& sum) {
+  if (parts == 1) return true;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  __stcg(&sharedSums[first + part][lane], sum);
+  if (!arrivesLast(&sharedArrivals[first], parts)) return false;
+  sum = 0;
+  for (int i = 0; i < parts; i++) sum += __ldcg(&sharedSums[first + i][lane]);
+  return true;
+}
+
+}  // namespace ds4::cuda

@@ -1,0 +1,203 @@
+// The parameter structs of the kernels that decode one token, byte for byte: native/cuda/decode-products.cu,
+// decode-experts.cu, hyper-join.cu, hyper-tail.cuh, decode-rows.cu. Every struct is a multiple of 8 bytes.
+import { assert } from "../../core/errors.ts";
+import type { Addressed, KernelArg } from "./kernel-args.ts";
+import type { DeviceMatrix } from "./matrix.ts";
+import { StructBytes } from "./matrix-structs.ts";
+
+/** kMostStreamProducts. */
+export const MOST_STREAM_PRODUCTS = 8;
+/** kPartialValues of hyper-tail.cuh: a partial sum for every 32 columns of the hidden size. */
+export const PARTIAL_VALUES = 36;
+
+/** struct StreamProduct: out [matrix.rows] = x [matrix.cols] times the matrix. */
+export interface StreamProductArg {
+  matrix: DeviceMatrix;
+  x: Addressed;
+  out: Addressed | null;
+  /** Tasks that share the columns of a pair of panels. */
+  splits: number;
+  /** Where its shared sums begin. */
+  firstShare: number;
+}
+
+/** struct HyperTail: what follows a block's output. */
+export interface HyperTailArg {
+  streams: Addressed; // [4, hidden]
+  post: Addressed; // [4]
+  comb: Addressed; // [4, 4]
+  /** Of the next read: [24 or 4, 4 * hidden]. */
+  fn: DeviceMatrix;
+  partials: Addressed; // [hidden / 32, PARTIAL_VALUES]
+  hidden: number;
+}
+
+/** struct StreamProducts. With a tail there is one product, and it writes nothing else. */
+export interface StreamProductsArg {
+  items: readonly StreamProductArg[];
+  tail: HyperTailArg | null;
+  norm: { weight: Addressed; epsilon: number } | null;
+}
+
+/** struct DecodeRoute. */
+export interface DecodeRouteArg {
+  router: DeviceMatrix;
+  sharedGate: DeviceMatrix;
+  sharedUp: DeviceMatrix;
+  bias: Addressed | null;
+  table: Addressed | null;
+  experts: number;
+  used: number;
+  weightsScale: number;
+  normalize: boolean;
+  mark: number;
+  x: Addressed;
+  tokenIds: Addressed;
+  logits: Addressed;
+  sharedH: Addressed;
+  ids: Addressed;
+  weights: Addressed;
+  flag: Addressed;
+  sharedLimit: number;
+  routerSplits: number;
+  sharedSplits: number;
+}
+
+/** struct DecodeUp. */
+export interface DecodeUpArg {
+  gate: DeviceMatrix;
+  up: DeviceMatrix;
+  x: Addressed;
+  ids: Addressed;
+  h: Addressed;
+  limit: number;
+  used: number;
+}
+
+/** struct DecodeDown, always with a tail. */
+export interface DecodeDownArg {
+  down: DeviceMatrix;
+  sharedDown: DeviceMatrix;
+  tail: HyperTailArg;
+  h: Addressed;
+  sharedH: Addressed;
+  ids: Addressed;
+  weights: Addressed;
+  used: number;
+  splits: number;
+  sharedSplits: number;
+}
+
+/** struct HyperJoin. */
+export interface HyperJoinArg {
+  streams: Addressed;
+  partials: Addressed;
+  base: Addressed;
+  scale: Addressed;
+  normWeight: Addressed;
+  x: Addressed;
+  post: Addressed | null;
+  comb: Addressed | null;
+  parts: number;
+  hidden: number;
+  iterations: number;
+  normEpsilon: number;
+  hyperEpsilon: number;
+}
+
+/** struct DecodeRows. */
+export interface DecodeRowsArg {
+  state: Addressed;
+  queries: Addressed;
+  indexerQueries: Addressed | null;
+  kv: Addressed;
+  normWeight: Addressed;
+  cosines: Addressed;
+  sines: Addressed;
+  ring: Addressed;
+  heads: number;
+  dim: number;
+  indexerHeads: number;
+  indexerDim: number;
+  pairs: number;
+  ringRows: number;
+  epsilon: number;
+}
+
+const TAIL_BYTES = 72;
+const PRODUCT_BYTES = 56;
+
+function tail(bytes: StructBytes, arg: HyperTailArg | null): StructBytes {
+  if (arg === null) return bytes.skip(TAIL_BYTES);
+  return bytes
+    .address(arg.streams)
+    .address(arg.post)
+    .address(arg.comb)
+    .matrix(arg.fn)
+    .address(arg.partials)
+    .i32(arg.hidden)
+    .i32(0);
+}
+
+/** struct HyperTail alone. */
+export function hyperTailStruct(arg: HyperTailArg): KernelArg {
+  return tail(new StructBytes(TAIL_BYTES), arg).arg();
+}
+
+/** struct StreamProducts. */
+export function streamProductsStruct({ items, tail: after, norm }: StreamProductsArg): KernelArg {
+  assert(items.length > 0 && items.length <= MOST_STREAM_PRODUCTS, `${items.length} products in a launch`);
+  const bytes = new StructBytes(PRODUCT_BYTES * MOST_STREAM_PRODUCTS + TAIL_BYTES + 16);
+  for (const { matrix, x, out, splits, firstShare } of items) {
+    bytes.matrix(matrix).address(x).address(out).i32(splits).i32(firstShare);
+  }
+  bytes.skip(PRODUCT_BYTES * (MOST_STREAM_PRODUCTS - items.length));
+  tail(bytes, after).address(norm?.weight ?? null);
+  return bytes
+    .f32(norm?.epsilon ?? 0)
+    .i32(items.length)
+    .arg();
+}
+
+/** struct DecodeRoute. */
+export function decodeRouteStruct(r: DecodeRouteArg): KernelArg {
+  const bytes = new StructBytes(208).matrix(r.router).matrix(r.sharedGate).matrix(r.sharedUp);
+  bytes.address(r.bias).address(r.table).i32(r.experts).i32(r.used);
+  bytes
+    .f32(r.weightsScale)
+    .i32(r.normalize ? 1 : 0)
+    .i32(r.mark)
+    .i32(0);
+  bytes.address(r.x).address(r.tokenIds).address(r.logits).address(r.sharedH);
+  bytes.address(r.ids).address(r.weights).address(r.flag);
+  return bytes.f32(r.sharedLimit).i32(r.routerSplits).i32(r.sharedSplits).i32(0).arg();
+}
+
+/** struct DecodeUp. */
+export function decodeUpStruct(u: DecodeUpArg): KernelArg {
+  const bytes = new StructBytes(96).matrix(u.gate).matrix(u.up).address(u.x).address(u.ids).address(u.h);
+  return bytes.f32(u.limit).i32(u.used).arg();
+}
+
+/** struct DecodeDown. */
+export function decodeDownStruct(d: DecodeDownArg): KernelArg {
+  const bytes = tail(new StructBytes(192).matrix(d.down).matrix(d.sharedDown), d.tail);
+  bytes.address(d.h).address(d.sharedH).address(d.ids).address(d.weights).address(null);
+  return bytes.i32(d.used).i32(d.splits).i32(d.sharedSplits).i32(0).arg();
+}
+
+/** struct HyperJoin. */
+export function hyperJoinStruct(j: HyperJoinArg): KernelArg {
+  const bytes = new StructBytes(88).address(j.streams).address(j.partials).address(j.base).address(j.scale);
+  bytes.address(j.normWeight).address(j.x).address(j.post).address(j.comb);
+  bytes.i32(j.parts).i32(j.hidden).i32(j.iterations);
+  return bytes.f32(j.normEpsilon).f32(j.hyperEpsilon).i32(0).arg();
+}
+
+/** struct DecodeRows. */
+export function decodeRowsStruct(d: DecodeRowsArg): KernelArg {
+  const bytes = new StructBytes(96).address(d.state).address(d.queries).address(d.indexerQueries);
+  bytes.address(d.kv).address(d.normWeight).address(d.cosines).address(d.sines).address(d.ring);
+  bytes.i32(d.heads).i32(d.dim).i32(d.indexerHeads).i32(d.indexerDim).i32(d.pairs).i32(d.ringRows);
+  return bytes.f32(d.epsilon).i32(0).arg();
+}
