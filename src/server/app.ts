@@ -43,6 +43,8 @@ export interface RouteTools {
   ): void;
   /** A POST with a JSON body that is answered at once. */
   jsonRoute(path: string, errorBody: ErrorShape, answer: (body: unknown) => object): void;
+  /** The shape of what goes wrong anywhere below `prefix`, unknown routes included. */
+  errorsBelow(prefix: string, errorBody: ErrorShape): void;
 }
 
 /** Adds routes. */
@@ -53,7 +55,10 @@ export function createApp(parts: AppParts, routes: readonly AddRoutes[]): Hono {
   const app = new Hono();
   const log = parts.log ?? SILENT_LOG;
   const shapes = new Map<string, ErrorShape>();
-  guard(app, parts, log, shapes);
+  const prefixes: [prefix: string, errorBody: ErrorShape][] = [];
+  const shapeOf = (path: string) =>
+    shapes.get(path) ?? prefixes.find(([prefix]) => path.startsWith(prefix))?.[1] ?? openAiErrorBody;
+  guard(app, parts, log, shapeOf);
   const answerRoute: RouteTools["answerRoute"] = (path, errorBody, parse) => {
     shapes.set(path, errorBody);
     app.post(path, (c) => withErrors(c, errorBody, log, () => answer(c, parts, log, parse)));
@@ -64,23 +69,23 @@ export function createApp(parts: AppParts, routes: readonly AddRoutes[]): Hono {
       withErrors(c, errorBody, log, async () => c.json(respond(await readJsonBody(c.req.raw)))),
     );
   };
-  for (const add of routes) add({ app, parts, answerRoute, jsonRoute });
-  app.notFound((c) =>
-    errorResponse(
-      c,
-      openAiErrorBody,
-      new ApiError("not-found", `no such endpoint: ${c.req.method} ${c.req.path}`),
-    ),
-  );
-  app.onError((error, c) => {
-    log.line(`internal error: ${error.stack ?? error.message}`);
-    return errorResponse(c, openAiErrorBody, toApiError(error));
+  const errorsBelow: RouteTools["errorsBelow"] = (prefix, errorBody) =>
+    void prefixes.push([prefix, errorBody]);
+  for (const add of routes) add({ app, parts, answerRoute, jsonRoute, errorsBelow });
+  app.notFound((c) => {
+    const message = `no such endpoint: ${c.req.method} ${c.req.path}`;
+    return errorResponse(c, shapeOf(c.req.path), new ApiError("not-found", message));
+  });
+  app.onError((thrown, c) => {
+    const error = toApiError(thrown);
+    if (error.kind === "server") log.line(`internal error: ${thrown.stack ?? thrown.message}`);
+    return errorResponse(c, shapeOf(c.req.path), error);
   });
   return app;
 }
 
 /** Keys, origins and counting, before any route. */
-function guard(app: Hono, parts: AppParts, log: ServerLog, shapes: ReadonlyMap<string, ErrorShape>): void {
+function guard(app: Hono, parts: AppParts, log: ServerLog, shapeOf: (path: string) => ErrorShape): void {
   const keys = new KeyCheck(parts.apiKeys ?? []);
   const origins = new OriginCheck(parts.corsOrigins ?? [], !keys.isOpen);
   app.use(async (c, next) => {
@@ -97,7 +102,7 @@ function guard(app: Hono, parts: AppParts, log: ServerLog, shapes: ReadonlyMap<s
       if (!isOpen) keys.check(c.req.raw.headers);
       await next();
     } catch (error) {
-      c.res = errorResponse(c, shapes.get(c.req.path) ?? openAiErrorBody, toApiError(error));
+      c.res = errorResponse(c, shapeOf(c.req.path), toApiError(error));
     }
     if (allowed !== undefined) allowOrigin(c, allowed);
     const requestId = newId("req_");

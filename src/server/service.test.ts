@@ -161,40 +161,6 @@ describe("the server itself", () => {
   });
 });
 
-describe("Ollama's API", () => {
-  it("streams lines unless told otherwise, with thinking and calls", async () => {
-    const { post } = testServer({ scripts: [{ tokens: ["Hm", "</think>", "Hello", "!"] }] });
-    const response = await post("/api/chat", {
-      model: "nano",
-      messages: chat.messages,
-      options: { num_predict: 20 },
-    });
-    expect(response.headers.get("content-type")).toContain("application/x-ndjson");
-    const lines: Json[] = (await response.text())
-      .trimEnd()
-      .split("\n")
-      .map((line) => JSON.parse(line));
-    expect(lines.map(({ message }) => message.thinking ?? message.content)).toEqual(["Hm", "Hello", "!", ""]);
-    expect(lines.at(-1)).toMatchObject({ done: true, done_reason: "stop", eval_count: 4 });
-  });
-
-  it("answers whole, thinks not when asked not to, lists the model", async () => {
-    const { app, postJson, prompts } = testServer();
-    const body = await postJson("/api/chat", { messages: chat.messages, stream: false, think: false });
-    expect(body).toMatchObject({
-      model: "nano",
-      done: true,
-      message: { role: "assistant", content: "Hello world!" },
-    });
-    expect(prompts()[0].endsWith("</think>")).toBe(true);
-    expect(await (await app.request("/api/tags")).json()).toMatchObject({ models: [{ name: "nano" }] });
-    expect(await (await app.request("/api/version")).json()).toEqual({ version: "1.2.3" });
-    expect(await postJson("/api/chat", { messages: chat.messages, format: "json" })).toEqual({
-      error: expect.stringContaining("format"),
-    });
-  });
-});
-
 describe("/v1/completions", () => {
   it("continues text as it is, marks included, and takes token ids", async () => {
     const { postJson, prompts } = testServer({ scripts: [{ tokens: ["x", "y"] }] });

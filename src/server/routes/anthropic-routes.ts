@@ -3,7 +3,8 @@ import type { RouteTools } from "../app.ts";
 import { anthropicErrorBody, countTokensRequest, messagesJob } from "../wire/anthropic-messages.ts";
 
 /** Adds `/v1/messages` and `/v1/messages/count_tokens`. */
-export function anthropicRoutes({ app, parts, answerRoute, jsonRoute }: RouteTools): void {
+export function anthropicRoutes({ app, parts, answerRoute, jsonRoute, errorsBelow }: RouteTools): void {
+  errorsBelow("/v1/messages", anthropicErrorBody);
   answerRoute("/v1/messages", anthropicErrorBody, messagesJob);
   // Counting needs no place in the line: it only renders.
   jsonRoute("/v1/messages/count_tokens", anthropicErrorBody, (body) => {

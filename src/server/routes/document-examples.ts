@@ -114,17 +114,31 @@ const OLLAMA: RouteExample = {
   },
 };
 
-const TAGS: RouteExample = {
+const OLLAMA_DETAILS = {
+  ...{ parent_model: "", format: "gguf", family: "deepseek4", families: ["deepseek4"] },
+  ...{ parameter_size: "", quantization_level: "" },
+};
+const OLLAMA_ENTRY = {
+  ...{ name: MODEL, model: MODEL, size: 97_600_000_000, digest: "", details: OLLAMA_DETAILS },
+};
+
+const TAGS: RouteExample = { response: { models: [{ ...OLLAMA_ENTRY, modified_at: CREATED }] } };
+
+const RUNNING: RouteExample = {
   response: {
-    models: [
-      {
-        ...{ name: MODEL, model: MODEL, modified_at: CREATED, size: 97_600_000_000, digest: "" },
-        details: {
-          ...{ format: "gguf", family: "deepseek4", families: ["deepseek4"] },
-          ...{ parameter_size: "", quantization_level: "" },
-        },
-      },
-    ],
+    models: [{ ...OLLAMA_ENTRY, expires_at: "2318-01-01T00:00:00Z", size_vram: 0, context_length: 32768 }],
+  },
+};
+
+const SHOW: RouteExample = {
+  request: { model: MODEL },
+  response: {
+    ...{ modelfile: "", parameters: "", template: "", details: OLLAMA_DETAILS },
+    model_info: {
+      ...{ "general.architecture": "deepseek4", "general.basename": MODEL },
+      "deepseek4.context_length": 32768,
+    },
+    ...{ capabilities: ["completion", "tools", "thinking"], modified_at: CREATED },
   },
 };
 
@@ -144,6 +158,8 @@ export const EXAMPLES: Readonly<Record<string, RouteExample>> = {
   },
   "/api/chat": OLLAMA,
   "/api/tags": TAGS,
+  "/api/ps": RUNNING,
+  "/api/show": SHOW,
   "/api/version": { response: { version: "0.1.0" } },
   "/tokenize": {
     request: { content: "Hello world" },

@@ -7,6 +7,7 @@ import { chatRequestSchema } from "../wire/openai-chat.ts";
 import { completionRequestSchema } from "../wire/openai-completions.ts";
 import { responsesRequestSchema } from "../wire/openai-responses-request.ts";
 import { EXAMPLES, type RouteExample, schemaOf } from "./document-examples.ts";
+import { ollamaShowSchema } from "./ollama-routes.ts";
 import { detokenizeSchema, tokenizeSchema } from "./service-routes.ts";
 
 const POSTS: readonly [path: string, summary: string, schema: z.ZodType][] = [
@@ -18,6 +19,7 @@ const POSTS: readonly [path: string, summary: string, schema: z.ZodType][] = [
   ["/tokenize", "Text to token ids", tokenizeSchema],
   ["/detokenize", "Token ids to text", detokenizeSchema],
   ["/api/chat", "Ollama chat", ollamaChatSchema],
+  ["/api/show", "Abilities and context of the loaded model, as Ollama shows them", ollamaShowSchema],
 ];
 const GETS: readonly [path: string, summary: string][] = [
   ["/v1/models", "The loaded model"],
@@ -25,6 +27,7 @@ const GETS: readonly [path: string, summary: string][] = [
   ["/health", "200 when requests are served, else 503 with loading, failed or stopping"],
   ["/metrics", "Prometheus metrics"],
   ["/api/tags", "The loaded model, as Ollama lists it"],
+  ["/api/ps", "The loaded model, as Ollama lists what runs"],
   ["/api/version", "Version"],
 ];
 
@@ -65,7 +68,7 @@ function responsesOf({ request, response }: RouteExample): RouteConfig["response
     typeof response === "string"
       ? { "text/plain": { schema: { type: "string" }, example: response } }
       : { "application/json": { schema: schemaOf(response), example: response } };
-  const isAnswer = request !== undefined && "model" in request;
+  const isAnswer = request !== undefined && "model" in request && Object.keys(request).length > 1;
   const streams = isAnswer ? "; with `stream` as server-sent events or JSON lines" : "";
   return {
     200: { description: `The answer${streams}`, content },

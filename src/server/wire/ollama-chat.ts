@@ -27,10 +27,12 @@ const messageSchema = z.looseObject({
   tool_calls: z
     .array(
       z.looseObject({
+        id: z.string().nullish(),
         function: z.looseObject({ name: z.string(), arguments: jsonObject.nullish() }),
       }),
     )
     .nullish(),
+  tool_call_id: z.string().nullish(),
 });
 
 /** The body of an Ollama chat. */
@@ -118,8 +120,11 @@ function messageOf(
   if (message.images && message.images.length > 0) {
     throw notSupported(`messages[${index}].images`, "an image");
   }
+  if (message.role === "tool")
+    return { role: "tool", content, toolCallId: message.tool_call_id ?? undefined };
   if (message.role !== "assistant") return { role: message.role, content };
   const calls = (message.tool_calls ?? []).map((call) => ({
+    id: call.id ?? undefined,
     name: call.function.name,
     arguments: (call.function.arguments ?? {}) as ToolCall["arguments"],
   }));
@@ -155,8 +160,9 @@ function said(message: object): object {
   return { message: { role: "assistant", ...message } };
 }
 
-function callOf({ name, argumentsJson }: { name: string; argumentsJson: string }): object {
-  return { function: { name, arguments: JSON.parse(argumentsJson) } };
+// Clients that keep messages as they came send the id back, and the prompt then holds what was sampled.
+function callOf({ id, name, argumentsJson }: { id: string; name: string; argumentsJson: string }): object {
+  return { id, function: { name, arguments: JSON.parse(argumentsJson) } };
 }
 
 function ending(finish: AnswerFinish, usage: AnswerUsage, started: number): object {
