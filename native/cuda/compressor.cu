@@ -1,10 +1,9 @@
-// Compressor of one sequence: windows of `ratio` tokens become one float16 entry each; the unfinished window's raw rows
-// are carried in float32. Bytes: kv and gate of the batch once (gate + kv + ape of a window), entries written once.
+// What fills a sequence's caches. Compressor: windows of `ratio` tokens become one entry each (see kv-rows.cuh); the
+// unfinished window's raw rows are carried in float32. Bytes: kv and gate of the batch once (gate + kv + ape of a window), entries written once.
 // Prefill is limited by memory; a decode step that closes no window copies one row, one that closes a window of ratio 128
 // reads 512 KiB in one block (latency of 128 dependent exponentials per channel, once in 128 tokens).
-#include <cuda_fp16.h>
-
 #include "decode_state.cuh"
+#include "kv-rows.cuh"
 #include "reductions.cuh"
 
 namespace {
@@ -43,8 +42,8 @@ __device__ void copyRow(float* to, const float* from, int values) {
 extern "C" __global__ void __launch_bounds__(512)
     compress(const DecodeState* __restrict__ state, int slotBit, const float* __restrict__ kv,
              const float* __restrict__ gate, float* slots, const float* __restrict__ ape,
-             const float* __restrict__ normWeight, const float* __restrict__ frequencies, __half* entries, int ratio,
-             int width, int projected, int pairs, int windowBlocks, float normEpsilon) {
+             const float* __restrict__ normWeight, const float* __restrict__ frequencies, __half* entries, int parts,
+             int ratio, int width, int projected, int pairs, int windowBlocks, float normEpsilon) {
   extern __shared__ __align__(16) unsigned char memory[];
   float* pooled = reinterpret_cast<float*>(memory);
   __shared__ float room[32];
@@ -100,15 +99,29 @@ extern "C" __global__ void __launch_bounds__(512)
     squares += value * value;
   }
   const float factor = 1.0f / sqrtf(blockSum(squares, room) / static_cast<float>(width) + normEpsilon);
-  __half* entry = entries + static_cast<int64_t>(window) * width;
+  __half* entry = entries + static_cast<int64_t>(window) * parts * width;
   const int tail = width - 2 * pairs;
-  for (int c = threadIdx.x; c < tail; c += blockDim.x) entry[c] = __float2half_rn(pooled[c] * factor * normWeight[c]);
+  for (int c = threadIdx.x; c < tail; c += blockDim.x) {
+    ds4::cuda::storeParts(entry, width, parts, c, pooled[c] * factor * normWeight[c]);
+  }
   for (int pair = threadIdx.x; pair < pairs; pair += blockDim.x) {
     const int c = tail + 2 * pair;
     const float x = pooled[c] * factor * normWeight[c], y = pooled[c + 1] * factor * normWeight[c + 1];
     const double angle = __fmul_rn(static_cast<float>(window * ratio), frequencies[pair]);
     const float cosine = static_cast<float>(cos(angle)), sine = static_cast<float>(sin(angle));
-    entry[c] = __float2half_rn(x * cosine - y * sine);
-    entry[c + 1] = __float2half_rn(x * sine + y * cosine);
+    ds4::cuda::storeParts(entry, width, parts, c, x * cosine - y * sine);
+    ds4::cuda::storeParts(entry, width, parts, c + 1, x * sine + y * cosine);
   }
+}
+
+/// A block per row of the sequence: kv [count, dim] float32 to its place (position % ringRows) in ring
+/// [ringRows, parts * dim].
+extern "C" __global__ void __launch_bounds__(256)
+    store_rows(const DecodeState* __restrict__ state, const float* __restrict__ kv, __half* ring, int parts, int ringRows,
+               int dim) {
+  const int row = blockIdx.x;
+  if (row >= state->count) return;
+  const float* from = kv + static_cast<int64_t>(row) * dim;
+  __half* to = ring + static_cast<int64_t>((state->start + row) % ringRows) * parts * dim;
+  for (int i = threadIdx.x; i < dim; i += blockDim.x) ds4::cuda::storeParts(to, dim, parts, i, from[i]);
 }

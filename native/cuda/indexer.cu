@@ -1,10 +1,11 @@
-// Scores of the indexer: sum over heads of weight * relu(query . entry). Entries are float16; queries are taken as the
-// sum of two halves after a power-of-two scale per head, so that two tensor-core products keep float32's precision.
-// Bytes: 2 * dim per entry and token, 32 KiB of queries per block (8192 multiply-adds per entry of 64 x 128): limited by
-// the tensor cores from 1,000 entries on (two products each), below that by latency. Prefill reads entries from L2.
+// Scores of the indexer: sum over heads of weight * relu(query . entry). Entries are one or two halves per value (see
+// kv-rows.cuh), queries two after a power-of-two scale per head: tensor-core products keep the entries' precision.
+// Bytes: 2 * parts * dim per entry and token, 32 KiB of queries per block (8192 multiply-adds per entry of 64 x 128):
+// limited by the tensor cores from 1,000 entries on (two products each, three with two parts), below that by latency.
+// Prefill reads entries from L2.
 #include "decode_state.cuh"
+#include "kv-rows.cuh"
 #include "reductions.cuh"
-#include "tensor_core.cuh"
 
 namespace {
 
@@ -12,24 +13,14 @@ constexpr int kMaxSlabs = 4;         // of 32 dims
 constexpr int kEntriesPerWarp = 32;
 constexpr int kMaxHeads = 128;
 
-__device__ uint32_t lowHalves(float a, float b, uint32_t high) {
-  const __half2 taken = *reinterpret_cast<const __half2*>(&high);
-  return ds4::cuda::packHalves(a - __low2float(taken), b - __high2float(taken));
-}
-
 // relu(match) * weight; a match that is no number counts as no match.
 __device__ float counted(float match, float weight) { return match > 0 ? match * weight : 0.0f; }
 
-}  // namespace
-
-/// Grid (blocks, tokens of this launch), 128 threads; blocks take 128 entries in turn. Token i is row firstToken + i of the
-/// sequence's queries [count, heads, dim] and headWeights [count, heads]; its scores go to scores + i * scoreStride.
-/// Tokens that see at most topK entries are left out: nothing is chosen there. dim: 32, 64, 96 or 128; heads at most 128.
-/// Shared: (heads rounded up to 8) * dim * 4 bytes.
-extern "C" __global__ void __launch_bounds__(128)
-    index_scores(const DecodeState* __restrict__ state, int firstToken, const float* __restrict__ queries,
-                 const float* __restrict__ headWeights, const __half* __restrict__ entries, float* scores,
-                 int64_t scoreStride, int heads, int dim, int ratio, int topK, float scale) {
+template <int PARTS>
+__device__ __forceinline__ void indexScores(const DecodeState* state, int firstToken, const float* queries,
+                                            const float* headWeights, const __half* entries, float* scores,
+                                            int64_t scoreStride, int heads, int dim, int ratio, int topK,
+                                            float scale) {
   extern __shared__ __align__(16) unsigned char memory[];
   uint4* fragments = reinterpret_cast<uint4*>(memory);  // [head tiles, slabs, 2, lane]
   __shared__ float weights[kMaxHeads], up[kMaxHeads];
@@ -63,23 +54,25 @@ extern "C" __global__ void __launch_bounds__(128)
       q = *reinterpret_cast<const float4*>(query + head * dim + slab * 32 + owner % 4 * 8 + step * 4);
       q = make_float4(q.x * up[head], q.y * up[head], q.z * up[head], q.w * up[head]);
     }
-    uint4 fragment;
-    fragment.x = ds4::cuda::packHalves(q.x, q.y);
-    fragment.y = ds4::cuda::packHalves(q.z, q.w);
-    fragment.z = lowHalves(q.x, q.y, fragment.x);
-    fragment.w = lowHalves(q.z, q.w, fragment.y);
-    fragments[item] = fragment;
+    uint32_t left[2], right[2];
+    ds4::cuda::splitPair(left, q.x, q.y);
+    ds4::cuda::splitPair(right, q.z, q.w);
+    fragments[item] = make_uint4(left[0], right[0], left[1], right[1]);
   }
   __syncthreads();
   for (int base = (blockIdx.x * warps + warp) * kEntriesPerWarp; base < visible; base += gridDim.x * perBlock) {
-    uint4 rows[4][kMaxSlabs];  // of entries base + lane / 4 + 8 * i
+    uint4 rows[PARTS][4][kMaxSlabs];  // of entries base + lane / 4 + 8 * i
 #pragma unroll
     for (int i = 0; i < 4; i++) {
       const int entry = base + lane / 4 + 8 * i;
-      const uint4* from = reinterpret_cast<const uint4*>(entries + static_cast<int64_t>(entry) * dim) + lane % 4;
 #pragma unroll
-      for (int slab = 0; slab < kMaxSlabs; slab++) {
-        rows[i][slab] = entry < visible && slab < slabs ? from[4 * slab] : make_uint4(0, 0, 0, 0);
+      for (int part = 0; part < PARTS; part++) {
+        const __half* row = entries + (static_cast<int64_t>(entry) * PARTS + part) * dim;
+        const uint4* from = reinterpret_cast<const uint4*>(row) + lane % 4;
+#pragma unroll
+        for (int slab = 0; slab < kMaxSlabs; slab++) {
+          rows[part][i][slab] = entry < visible && slab < slabs ? from[4 * slab] : make_uint4(0, 0, 0, 0);
+        }
       }
     }
     float totals[4] = {};
@@ -93,11 +86,14 @@ extern "C" __global__ void __launch_bounds__(128)
           const uint4 q = fragments[((tile * slabs + slab) * 2 + step) * 32 + lane];
 #pragma unroll
           for (int m = 0; m < 2; m++) {
-            const uint4 above = rows[2 * m][slab], below = rows[2 * m + 1][slab];
-            const uint32_t a0 = step ? above.z : above.x, a2 = step ? above.w : above.y;
-            const uint32_t a1 = step ? below.z : below.x, a3 = step ? below.w : below.y;
-            ds4::cuda::multiplyHalf(matches[m], a0, a1, a2, a3, q.z, q.w);
-            ds4::cuda::multiplyHalf(matches[m], a0, a1, a2, a3, q.x, q.y);
+#pragma unroll
+            for (int part = PARTS - 1; part >= 0; part--) {
+              const uint4 above = rows[part][2 * m][slab], below = rows[part][2 * m + 1][slab];
+              const uint32_t a0 = step ? above.z : above.x, a2 = step ? above.w : above.y;
+              const uint32_t a1 = step ? below.z : below.x, a3 = step ? below.w : below.y;
+              if (part == 0) ds4::cuda::multiplyHalf(matches[m], a0, a1, a2, a3, q.z, q.w);
+              ds4::cuda::multiplyHalf(matches[m], a0, a1, a2, a3, q.x, q.y);
+            }
           }
         }
       }
@@ -117,4 +113,25 @@ extern "C" __global__ void __launch_bounds__(128)
       if (lane % 4 == 0 && entry < visible) scores[blockIdx.y * scoreStride + entry] = total * scale;
     }
   }
+}
+
+}  // namespace
+
+#define DS4_SCORE_PARAMETERS                                                                                         \
+  const DecodeState *__restrict__ state, int firstToken, const float *__restrict__ queries,                          \
+      const float *__restrict__ headWeights, const __half *__restrict__ entries, float *scores, int64_t scoreStride, \
+      int heads, int dim, int ratio, int topK, float scale
+#define DS4_SCORE_ARGUMENTS \
+  state, firstToken, queries, headWeights, entries, scores, scoreStride, heads, dim, ratio, topK, scale
+
+/// Grid (blocks, tokens of this launch), 128 threads; blocks take 128 entries in turn. Token i is row firstToken + i of the
+/// sequence's queries [count, heads, dim] and headWeights [count, heads]; its scores go to scores + i * scoreStride.
+/// Tokens that see at most topK entries are left out: nothing is chosen there. dim: 32, 64, 96 or 128; heads at most 128. The
+/// name ends in parts per value of the entries.
+/// Shared: (heads rounded up to 8) * dim * 4 bytes.
+extern "C" __global__ void __launch_bounds__(128) index_scores_x1(DS4_SCORE_PARAMETERS) {
+  indexScores<1>(DS4_SCORE_ARGUMENTS);
+}
+extern "C" __global__ void __launch_bounds__(128) index_scores_x2(DS4_SCORE_PARAMETERS) {
+  indexScores<2>(DS4_SCORE_ARGUMENTS);
 }

@@ -65,7 +65,8 @@ __device__ __forceinline__ void storePieces(const float4 (&pieces)[4], PlainShar
   }
 }
 
-/// A warp's sums with 8 columns: sums[tile][4 * panel + c], c as multiplyTile has them.
+/// A warp's sums with 8 columns: sums[tile][4 * panel + c], c as multiplyTile has them. Tensor cores cut sums off instead
+/// of rounding: over thousands of steps that adds up to 2e-5, so each step starts at zero and float32 adds it.
 template <int Type>
 __device__ __forceinline__ void addStep(const uint8_t* const (&panels)[2], int col, int step, int cols,
                                         const PlainShared& shared, int tiles, float (&sums)[kPlainTiles][8]) {
@@ -94,11 +95,13 @@ __device__ __forceinline__ void addStep(const uint8_t* const (&panels)[2], int c
     const uint32_t h0 = xHigh[0], h1 = xHigh[4], l0 = xLow[0], l1 = xLow[4];
 #pragma unroll
     for (int p = 0; p < 2; p++) {
-      float(&c)[4] = reinterpret_cast<float(&)[4]>(sums[tile][4 * p]);
+      float c[4] = {};
       const uint32_t(&a)[4] = high[p];
       multiplyTf32(c, a[0], a[1], a[2], a[3], l0, l1);
       if (Type == kF32) multiplyTf32(c, low[p][0], low[p][1], low[p][2], low[p][3], h0, h1);
       multiplyTf32(c, a[0], a[1], a[2], a[3], h0, h1);
+#pragma unroll
+      for (int i = 0; i < 4; i++) sums[tile][4 * p + i] += c[i];
     }
   }
 }

@@ -59,7 +59,7 @@ test("a plan that does not fit is printed and refused with exit code 3", () => {
 });
 
 test("remedies of the JSON pass when they are tried", () => {
-  const { out, code } = run("ds4f-q2-q4", { budget: 96 * GIB, ctx: 1_048_576, slots: 3, json: true });
+  const { out, code } = run("ds4f-q2-q4", { budget: 96 * GIB, ctx: 524_288, slots: 3, json: true });
   expect(code).toBe(3);
   const { remedies, verdict } = JSON.parse(out);
   expect(verdict).toBe("refused");

@@ -1,16 +1,16 @@
 // The attention state's part of a memory plan: what a full window takes, per kind of array over all layers and slots.
 import { layerKvSizes, pendingValues } from "./kv-size.ts";
-import type { PlanInput, Region } from "./memory-plan.ts";
+import type { PlanInput, PlanOptions, Region } from "./memory-plan.ts";
 
-/** Bytes of a row's value in each kind of array. CUDA keeps rows as F16; the raw projections stay float32. */
-const ROW_BYTES = { cpu: 4, reference: 4, cuda: 2 } as const;
+/** Bytes of a row's value: float32, or on CUDA one or two halves. Raw projections are float32. */
+const rowBytesOf = ({ backend, halfRows }: PlanOptions) => (backend === "cuda" && halfRows ? 2 : 4);
 const PENDING_BYTES = 4;
 
 /** Regions of the KV state of all slots, and of the sessions that own them. */
 export function kvRegions({ model, options, pools }: PlanInput): Region[] {
   const { spec } = model;
-  const { ctxTokens, slots, batchTokens, backend } = options;
-  const rowBytes = ROW_BYTES[backend];
+  const { ctxTokens, slots, batchTokens } = options;
+  const rowBytes = rowBytesOf(options);
   const totals = new Map<string, number>();
   const add = (kind: string, bytes: number) => totals.set(kind, (totals.get(kind) ?? 0) + slots * bytes);
   add("window", 0); // first in the order

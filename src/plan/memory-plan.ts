@@ -45,6 +45,8 @@ export interface PlanOptions {
   threads: number;
   /** Budget for checkpoints of KV states in memory; 0 by default. */
   checkpointBytes?: number;
+  /** CUDA only: rows of keys and values as float16 instead of two halves each. */
+  halfRows?: boolean;
 }
 
 /** Every region, and what the file holds that is not loaded. */

@@ -1,4 +1,5 @@
 // Compressor, indexer and attention against the CPU kernels; see sequence.check.ts.
+import type { RowParts } from "../../src/backend/cuda/half-rows.ts";
 import { decodeStateWords, planAttention, planSelection } from "../../src/backend/cuda/sequence-plans.ts";
 import {
   attend,
@@ -12,26 +13,33 @@ import {
   type CheckBench,
   type CheckRow,
   countDifferent,
-  halfRounded,
   type KernelCheck,
   largestError,
+  roundedRows,
 } from "./kernel-check.ts";
 
-/** One float16 rounding to the other side, of values whose largest is a few times their mean. */
-const HALF_STEP = 1e-3;
-/** Float16 queries and weights of the tensor cores. */
-const TENSOR_CORE = 2e-3;
+/** By parts per value: one float16 rounding to the other side; float32 sums in another order. */
+const ENTRIES = { 1: 1e-3, 2: 1e-5 } as const;
+/** By parts per value: float16 queries and weights; with two parts float32 sums in another order. */
+const ATTENTION = { 1: 2e-3, 2: 1e-5 } as const;
+/** Entries whose scores are this near, relative to the largest, may be chosen one for the other. */
+const NEAR_TIE = 1e-6;
+const PARTS: readonly RowParts[] = [1, 2];
 const STARTS = [0, 1, 127, 128, 5000, 100_000];
 const EPSILON = 1e-6;
 
 interface CompressorCase {
+  parts: RowParts;
   ratio: number;
   width: number;
   start: number;
   count: number;
 }
 
-function checkCompressor(bench: CheckBench, { ratio, width, start, count }: CompressorCase): CheckRow[] {
+function checkCompressor(
+  bench: CheckBench,
+  { parts, ratio, width, start, count }: CompressorCase,
+): CheckRow[] {
   const projected = ratio === 4 ? 2 * width : width;
   const previous = projected > width ? ratio * width : 0;
   const pairs = Math.min(32, width / 4);
@@ -48,9 +56,10 @@ function checkCompressor(bench: CheckBench, { ratio, width, start, count }: Comp
   const slots = bench.up(both);
   const entryRows = Math.floor((start + count) / ratio);
   const entries = new Float32Array(entryRows * width);
-  const deviceEntries = bench.upHalf(entries);
+  const deviceEntries = bench.upRows(entries, width, parts);
   const compressor = {
     ...{ ratio, width, projected, pairs, normEpsilon: EPSILON, slots, slotBit, entries: deviceEntries },
+    rowParts: parts,
     ...{ ape: bench.up(ape), normWeight: bench.up(norm), frequencies: bench.up(frequencies) },
   };
   const state = bench.up(decodeStateWords(start, count, slotsWord));
@@ -81,16 +90,21 @@ function checkCompressor(bench: CheckBench, { ratio, width, start, count }: Comp
     ],
     ...[nowPreviousKv, nowPreviousGate, next[2], next[3], ape, norm, EPSILON, frequencies, entries],
   );
-  const name = `ratio ${ratio}, ${width} wide, from ${start}, ${count} tokens`;
-  const found = bench.halves(deviceEntries, entries.length);
+  const name = `ratio ${ratio}, ${width} wide x ${parts}, from ${start}, ${count} tokens`;
+  const found = bench.rows(deviceEntries, entries.length, width, parts);
   const carried = bench.floats(slots, both.length);
   return [
-    { name: `entries ${name}`, error: largestError(found, halfRounded(entries)), bound: HALF_STEP },
+    {
+      name: `entries ${name}`,
+      error: largestError(found, roundedRows(entries, width, parts)),
+      bound: ENTRIES[parts],
+    },
     { name: `carried ${name}`, error: largestError(carried, both), bound: 0 },
   ];
 }
 
 interface SelectionCase {
+  parts: RowParts;
   start: number;
   count: number;
   heads: number;
@@ -105,13 +119,14 @@ interface SelectionCase {
 }
 
 function checkSelection(bench: CheckBench, test: SelectionCase): CheckRow[] {
-  const { start, count, heads, dim, topK, ties = false, notFinite = false } = test;
+  const { parts, start, count, heads, dim, topK, ties = false, notFinite = false } = test;
   const ratio = 4;
   const visible = Math.floor((start + count) / ratio);
   const whole = (values: Float32Array) => (ties ? values.map(Math.round) : values);
   const queries = whole(gaussianValues(count * heads * dim, 30, ties ? 0.6 : 1));
   const headWeights = whole(gaussianValues(count * heads, 31));
-  const entries = halfRounded(whole(gaussianValues(Math.max(1, visible) * dim, 32, ties ? 0.6 : 1)));
+  const raw = whole(gaussianValues(Math.max(1, visible) * dim, 32, ties ? 0.6 : 1));
+  const entries = roundedRows(raw, dim, parts);
   const odd = [Number.NaN, Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY];
   if (notFinite) headWeights.set(headWeights.map((value, i) => odd[i % heads] ?? value));
   const selected = new Int32Array(count * topK).fill(-1);
@@ -132,34 +147,91 @@ function checkSelection(bench: CheckBench, test: SelectionCase): CheckRow[] {
       counts,
     ],
   );
-  const shape = { heads, dim, topK, countTokens: count, mostEntries: test.mostEntries ?? visible };
+  const shape = {
+    heads,
+    dim,
+    topK,
+    countTokens: count,
+    mostEntries: test.mostEntries ?? visible,
+    rowParts: parts,
+  };
   const plan = planSelection(bench.ctx.device, shape);
   const found = bench.room(selected.byteLength);
   const foundCounts = bench.room(counts.byteLength);
   selectEntries(bench.ctx, shape, ratio, bench.up(decodeStateWords(start, count, 0)), {
-    ...{ queries: bench.up(queries), headWeights: bench.up(headWeights), entries: bench.upHalf(entries) },
+    ...{
+      queries: bench.up(queries),
+      headWeights: bench.up(headWeights),
+      entries: bench.upRows(entries, dim, parts),
+    },
     ...{ scores: bench.room(plan.scoreBytes), candidates: bench.room(plan.candidateBytes) },
     ...{ selected: found, counts: foundCounts },
   });
-  const name = `${count} tokens from ${start}, ${heads} x ${dim}, top ${topK}${ties ? ", ties" : ""}`;
+  const name = `${count} tokens from ${start}, ${heads} x ${dim} x ${parts}, top ${topK}${ties ? ", ties" : ""}`;
   const table = bench.ints(found, selected.length);
-  let changed = 0;
+  let worst = 0;
   for (let token = 0; token < count; token++) {
     const row = (all: Int32Array) => all.subarray(token * topK, token * topK + counts[token]);
-    const chosen = new Set(row(selected));
     const own = row(table);
-    // Out of order or out of range counts as wrong; so does a choice that differs, unless sums were rounded.
-    changed += own.filter((id, i) => !chosen.has(id) || (i > 0 && own[i - 1] >= id)).length;
+    const seen = Math.floor((start + token + 1) / ratio);
+    const isChoice = own.every((id, i) => id >= 0 && id < seen && (i === 0 || own[i - 1] < id));
+    const scoreOf = exactScores(test, token, queries, headWeights, entries);
+    worst = Math.max(
+      worst,
+      isChoice ? largestGap(row(selected), own, seen, scoreOf) : Number.POSITIVE_INFINITY,
+    );
   }
   const wrongCounts = countDifferent(bench.ints(foundCounts, count), counts);
   return [
-    // Sums in another order may swap neighbours at the border: one in a thousand choices.
-    { name: `chosen ${name}`, error: changed / (count * topK), bound: ties ? 0 : 1e-3 },
+    { name: `chosen ${name}`, error: worst, bound: ties || notFinite ? 0 : NEAR_TIE },
     { name: `counts ${name}`, error: wrongCounts, bound: 0 },
   ];
 }
 
+/** An entry's score for a token, in float64. */
+function exactScores(
+  { heads, dim }: SelectionCase,
+  token: number,
+  queries: Float32Array,
+  headWeights: Float32Array,
+  entries: Float32Array,
+): (entry: number) => number {
+  return (entry) => {
+    let score = 0;
+    for (let head = 0; head < heads; head++) {
+      const query = (token * heads + head) * dim;
+      let match = 0;
+      for (let d = 0; d < dim; d++) match += queries[query + d] * entries[entry * dim + d];
+      score += Math.max(0, match) * headWeights[token * heads + head];
+    }
+    return score;
+  };
+}
+
+/**
+ * By how much entries that were wrongly chosen score less than the worst expected one, relative to the largest score; 0
+ * when the choices are equal. Scores that are no numbers must not differ in choice: infinite then.
+ */
+function largestGap(
+  expected: Int32Array,
+  found: Int32Array,
+  seen: number,
+  scoreOf: (entry: number) => number,
+): number {
+  const right = new Set(expected);
+  const wrong = [...found].filter((id) => !right.has(id));
+  if (wrong.length === 0) return 0;
+  const largest = Array.from({ length: seen }, (_, entry) => Math.abs(scoreOf(entry))).reduce((a, b) =>
+    Math.max(a, b),
+  );
+  const border = Math.min(...[...expected].map(scoreOf));
+  const gap = Math.max(...wrong.map((id) => border - scoreOf(id))) / largest;
+  // Equal scores in float64 whose order differs: ties go to the lower index, which the caller's bound of 0 asks for.
+  return Number.isNaN(gap) ? Number.POSITIVE_INFINITY : Math.max(gap, Number.MIN_VALUE);
+}
+
 interface AttentionCase {
+  parts: RowParts;
   start: number;
   count: number;
   heads: number;
@@ -179,13 +251,13 @@ function randomEntries(visible: number, topK: number, seed: number): number[] {
 }
 
 function checkAttention(bench: CheckBench, test: AttentionCase): CheckRow {
-  const { start, count, heads, dim, ratio, topK = 0, turnBack = false } = test;
+  const { parts, start, count, heads, dim, ratio, topK = 0, turnBack = false } = test;
   const window = 128;
   const ringRows = window + count;
   const visible = ratio > 0 ? Math.floor((start + count) / ratio) : 0;
   const queries = gaussianValues(count * heads * dim, 40);
-  const ring = halfRounded(gaussianValues(ringRows * dim, 41));
-  const entries = halfRounded(gaussianValues(Math.max(1, visible) * dim, 42));
+  const ring = roundedRows(gaussianValues(ringRows * dim, 41), dim, parts);
+  const entries = roundedRows(gaussianValues(Math.max(1, visible) * dim, 42), dim, parts);
   const sinks = gaussianValues(heads, 43);
   const selected = topK > 0 ? new Int32Array(count * topK) : null;
   const counts = topK > 0 ? new Int32Array(count) : null;
@@ -207,93 +279,91 @@ function checkAttention(bench: CheckBench, test: AttentionCase): CheckRow {
     cpu.rotateHeads(workspace, count, heads, dim, pairs, expected, cosines, sines, false, EPSILON, true);
   }
   const mostKeys = test.mostKeys ?? window + (topK > 0 ? topK : visible);
-  const shape = { heads, dim, countTokens: count, mostKeys };
+  const shape = { heads, dim, countTokens: count, mostKeys, rowParts: parts };
   const plan = planAttention(ctx.device, shape);
   const out = bench.room(expected.byteLength);
   attend(ctx, shape, bench.up(decodeStateWords(start, count, 0)), {
-    ...{ queries: bench.up(queries), ring: bench.upHalf(ring), window, ringRows, ratio, topK, out },
-    ...{ entries: bench.upHalf(entries), selected: selected && bench.up(selected) },
+    ...{
+      queries: bench.up(queries),
+      ring: bench.upRows(ring, dim, parts),
+      window,
+      ringRows,
+      ratio,
+      topK,
+      out,
+    },
+    ...{ entries: bench.upRows(entries, dim, parts), selected: selected && bench.up(selected) },
     ...{ counts: counts && bench.up(counts), sinks: bench.up(sinks) },
     ...{ parts: bench.room(plan.partBytes), stats: bench.room(plan.statBytes) },
     turnBack: turnBack ? { cosines: bench.up(cosines), sines: bench.up(sines), pairs } : null,
   });
-  const name = `${count} tokens from ${start}, ${heads} x ${dim}, ratio ${ratio}${topK > 0 ? `, top ${topK}` : ""}`;
+  const name = `${count} tokens from ${start}, ${heads} x ${dim} x ${parts}, ratio ${ratio}${topK > 0 ? `, top ${topK}` : ""}`;
   const cut = `${plan.kernel} x ${plan.shares}`;
   const error = largestError(bench.floats(out, expected.length), expected);
-  return { name: `attend ${name} (${cut})`, error, bound: TENSOR_CORE };
+  return { name: `attend ${name} (${cut})`, error, bound: ATTENTION[parts] };
 }
 
 /** Checks of the steps with sequence state. */
 export const attentionChecks: readonly KernelCheck[] = [
-  {
-    name: "compressor",
-    run: (bench) =>
-      STARTS.flatMap((start) =>
-        [1, 2, 7, 33, 260].flatMap((count) => [
-          ...checkCompressor(bench, { ratio: 4, width: 128, start, count }),
-          ...checkCompressor(bench, { ratio: 128, width: 64, start, count }),
-        ]),
-      ).concat(
-        checkCompressor(bench, { ratio: 4, width: 512, start: 7, count: 9 }),
-        checkCompressor(bench, { ratio: 128, width: 512, start: 120, count: 300 }),
-        checkCompressor(bench, { ratio: 4, width: 32, start: 3, count: 1 }),
-      ),
-  },
-  {
-    name: "indexer",
-    run: (bench) => [
-      ...STARTS.flatMap((start) =>
-        [1, 7].flatMap((count) => checkSelection(bench, { start, count, heads: 4, dim: 32, topK: 16 })),
-      ),
-      ...[64, 96, 128].flatMap((dim) =>
-        checkSelection(bench, { start: 4000, count: 2, heads: 12, dim, topK: 50 }),
-      ),
-      ...checkSelection(bench, { start: 5000, count: 33, heads: 64, dim: 128, topK: 512 }),
-      ...checkSelection(bench, { start: 2040, count: 33, heads: 8, dim: 64, topK: 512 }),
-      ...checkSelection(bench, { start: 5000, count: 2, heads: 4, dim: 32, topK: 100, ties: true }),
-      ...checkSelection(bench, { start: 2000, count: 2, heads: 4, dim: 32, topK: 60, notFinite: true }),
-      ...checkSelection(bench, { start: 2000, count: 2, heads: 4, dim: 32, topK: 300, notFinite: true }),
-      ...checkSelection(bench, { start: 300_000, count: 1, heads: 4, dim: 32, topK: 512, ties: true }),
-      ...checkSelection(bench, { start: 300, count: 1, heads: 4, dim: 32, topK: 16, mostEntries: 250_000 }),
-      ...checkSelection(bench, { start: 1_048_575, count: 1, heads: 4, dim: 32, topK: 512, ties: true }),
-    ],
-  },
-  {
-    name: "attention",
-    run: (bench) => [
-      ...STARTS.flatMap((start) =>
-        [1, 2, 7, 33].flatMap((count) => [
-          checkAttention(bench, { start, count, heads: 8, dim: 64, ratio: 0 }),
-          checkAttention(bench, { start, count, heads: 8, dim: 64, ratio: 128, turnBack: true }),
-          checkAttention(bench, { start, count, heads: 8, dim: 64, ratio: 4, topK: 24 }),
-        ]),
-      ),
-      ...[32, 64, 128, 512].flatMap((dim) =>
-        [4, 16, 24, 64].map((heads) =>
-          checkAttention(bench, { start: 600, count: 2, heads, dim, ratio: 4, topK: 100 }),
-        ),
-      ),
-      checkAttention(bench, {
-        start: 9000,
-        count: 1,
-        heads: 64,
-        dim: 512,
-        ratio: 4,
-        topK: 512,
-        turnBack: true,
-      }),
-      checkAttention(bench, { start: 300, count: 1, heads: 64, dim: 512, ratio: 128, mostKeys: 8000 }),
-      checkAttention(bench, {
-        start: 100,
-        count: 160,
-        heads: 64,
-        dim: 512,
-        ratio: 4,
-        topK: 64,
-        turnBack: true,
-      }),
-      checkAttention(bench, { start: 0, count: 160, heads: 32, dim: 512, ratio: 128 }),
-      checkAttention(bench, { start: 1000, count: 300, heads: 4, dim: 32, ratio: 4, topK: 16 }),
-    ],
-  },
+  { name: "compressor", run: (bench) => compressorCases().flatMap((test) => checkCompressor(bench, test)) },
+  { name: "indexer", run: (bench) => selectionCases().flatMap((test) => checkSelection(bench, test)) },
+  { name: "attention", run: (bench) => attentionCases().map((test) => checkAttention(bench, test)) },
 ];
+
+/** Each case with rows of one and of two halves per value. */
+function withParts<Case>(cases: readonly Case[]): (Case & { parts: RowParts })[] {
+  return cases.flatMap((test) => PARTS.map((parts) => ({ ...test, parts })));
+}
+
+function compressorCases(): CompressorCase[] {
+  const counts = [1, 2, 7, 33, 260];
+  return withParts([
+    ...STARTS.flatMap((start) =>
+      counts.flatMap((count) => [
+        { ratio: 4, width: 128, start, count },
+        { ratio: 128, width: 64, start, count },
+      ]),
+    ),
+    { ratio: 4, width: 512, start: 7, count: 9 },
+    { ratio: 128, width: 512, start: 120, count: 300 },
+    { ratio: 4, width: 32, start: 3, count: 1 },
+  ]);
+}
+
+function selectionCases(): SelectionCase[] {
+  const small = { heads: 4, dim: 32 };
+  return withParts<Omit<SelectionCase, "parts">>([
+    ...STARTS.flatMap((start) => [1, 7].map((count) => ({ start, count, ...small, topK: 16 }))),
+    ...[64, 96, 128].map((dim) => ({ start: 4000, count: 2, heads: 12, dim, topK: 50 })),
+    { start: 5000, count: 33, heads: 64, dim: 128, topK: 512 },
+    { start: 2040, count: 33, heads: 8, dim: 64, topK: 512 },
+    { start: 5000, count: 2, ...small, topK: 100, ties: true },
+    { start: 2000, count: 2, ...small, topK: 60, notFinite: true },
+    { start: 2000, count: 2, ...small, topK: 300, notFinite: true },
+    { start: 300_000, count: 1, ...small, topK: 512, ties: true },
+    { start: 300, count: 1, ...small, topK: 16, mostEntries: 250_000 },
+    { start: 1_048_575, count: 1, ...small, topK: 512, ties: true },
+  ]);
+}
+
+function attentionCases(): AttentionCase[] {
+  const small = { heads: 8, dim: 64 };
+  const full = { heads: 64, dim: 512 };
+  return withParts<Omit<AttentionCase, "parts">>([
+    ...STARTS.flatMap((start) =>
+      [1, 2, 7, 33].flatMap((count) => [
+        { start, count, ...small, ratio: 0 },
+        { start, count, ...small, ratio: 128, turnBack: true },
+        { start, count, ...small, ratio: 4, topK: 24 },
+      ]),
+    ),
+    ...[32, 64, 128, 512].flatMap((dim) =>
+      [4, 16, 24, 64].map((heads) => ({ start: 600, count: 2, heads, dim, ratio: 4, topK: 100 })),
+    ),
+    { start: 9000, count: 1, ...full, ratio: 4, topK: 512, turnBack: true },
+    { start: 300, count: 1, ...full, ratio: 128, mostKeys: 8000 },
+    { start: 100, count: 160, ...full, ratio: 4, topK: 64, turnBack: true },
+    { start: 0, count: 160, heads: 32, dim: 512, ratio: 128 },
+    { start: 1000, count: 300, heads: 4, dim: 32, ratio: 4, topK: 16 },
+  ]);
+}

@@ -1,6 +1,7 @@
 // What a check of CUDA kernels against the addon's CPU kernels is given and gives back.
 import type { CudaContext } from "../../src/backend/cuda/context.ts";
 import type { DeviceBuffer, DeviceMemory } from "../../src/backend/cuda/device-memory.ts";
+import { floatsOfRows, type RowParts, rowsOfFloats } from "../../src/backend/cuda/half-rows.ts";
 import type { NativeKernels, Workspace } from "../../src/backend/native-kernels.ts";
 
 /** One comparison: it holds when `error` is at most `bound` (an error that is no number never is). */
@@ -37,9 +38,9 @@ export class CheckBench {
     return buffer;
   }
 
-  /** A device copy, rounded to float16. */
-  upHalf(values: Float32Array): DeviceBuffer {
-    return this.up(new Float16Array(values));
+  /** A device copy of rows of `width` values as so many halves per value. */
+  upRows(values: Float32Array, width: number, parts: RowParts): DeviceBuffer {
+    return this.up(rowsOfFloats(values, width, parts));
   }
 
   /** Memory that holds NaN in float32 and float16, so that what a kernel leaves out shows. */
@@ -55,9 +56,9 @@ export class CheckBench {
     return this.ctx.stream.read(buffer, new Int32Array(count));
   }
 
-  halves(buffer: DeviceBuffer, count: number): Float32Array {
-    const bits = this.ctx.stream.read(buffer, new Uint16Array(count));
-    return new Float32Array(new Float16Array(bits.buffer));
+  /** `count` values of rows of `width`. */
+  rows(buffer: DeviceBuffer, count: number, width: number, parts: RowParts): Float32Array {
+    return floatsOfRows(this.ctx.stream.read(buffer, new Uint16Array(parts * count)), width, parts);
   }
 
   /** Frees the buffers of a check. */
@@ -66,9 +67,9 @@ export class CheckBench {
   }
 }
 
-/** Values as float16 holds them. */
-export function halfRounded(values: Float32Array): Float32Array {
-  return new Float32Array(new Float16Array(values));
+/** Values [rows, width] as rows of so many halves per value hold them. */
+export function roundedRows(values: Float32Array, width: number, parts: RowParts): Float32Array {
+  return floatsOfRows(rowsOfFloats(values, width, parts), width, parts);
 }
 
 /** Largest difference over the largest finite expected value (at least 1e-30). Both NaN, or the same infinity: equal. */

@@ -1,5 +1,6 @@
 // The CUDA kernels that are no matrix products against the addon's CPU kernels, on the same random inputs; window rings
-// and compressed entries rounded to float16 on both sides. Bounds: largest difference over largest expected value.
+// and compressed entries rounded alike on both sides. Bounds: largest difference over largest expected value.
+import type { RowParts } from "../../src/backend/cuda/half-rows.ts";
 import { decodeStateWords } from "../../src/backend/cuda/sequence-plans.ts";
 import {
   argmaxRows,
@@ -19,9 +20,9 @@ import {
   type CheckBench,
   type CheckRow,
   countDifferent,
-  halfRounded,
   type KernelCheck,
   largestError,
+  roundedRows,
 } from "./kernel-check.ts";
 
 /** Float32 sums in another order. */
@@ -147,20 +148,20 @@ function checkRotation(
   return { name, error: largestError(bench.floats(device, rows.length), rows), bound: SUMS };
 }
 
-function checkRing(bench: CheckBench, start: number, count: number): CheckRow {
+function checkRing(bench: CheckBench, start: number, count: number, parts: RowParts): CheckRow {
   const dim = 64;
   const ringRows = 128 + 33;
   const kv = gaussianValues(count * dim, 12);
   const expected = new Float32Array(ringRows * dim).fill(1);
-  const rounded = halfRounded(kv);
+  const rounded = roundedRows(kv, dim, parts);
   for (let i = 0; i < count; i++) {
     expected.set(rounded.subarray(i * dim, (i + 1) * dim), ((start + i) % ringRows) * dim);
   }
-  const ring = bench.upHalf(new Float32Array(expected.length).fill(1));
+  const ring = bench.upRows(new Float32Array(expected.length).fill(1), dim, parts);
   const state = bench.up(decodeStateWords(start, count, 0));
-  storeWindow(bench.ctx, count, dim, ringRows, state, bench.up(kv), ring);
-  const error = largestError(bench.halves(ring, expected.length), expected);
-  return { name: `ring from ${start}, ${count} rows`, error, bound: 0 };
+  storeWindow(bench.ctx, count, dim, ringRows, parts, state, bench.up(kv), ring);
+  const error = largestError(bench.rows(ring, expected.length, dim, parts), expected);
+  return { name: `ring from ${start}, ${count} rows x ${parts}`, error, bound: 0 };
 }
 
 interface RouteCase {
@@ -271,7 +272,9 @@ export const checks: readonly KernelCheck[] = [
   {
     name: "window ring",
     run: (bench) =>
-      [0, 1, 127, 128, 5000, 100_000].flatMap((start) => TOKEN_COUNTS.map((n) => checkRing(bench, start, n))),
+      [0, 1, 127, 128, 5000, 100_000].flatMap((start) =>
+        TOKEN_COUNTS.flatMap((n) => [checkRing(bench, start, n, 1), checkRing(bench, start, n, 2)]),
+      ),
   },
   {
     name: "router",

@@ -95,6 +95,7 @@ function attendSegment(pass: CudaPass, layer: CudaLayerWeights, segment: Segment
     count,
     spec.headDim,
     kv.ringRows,
+    kv.rowParts,
     state,
     rowsOf(buffers.kv, segment, spec.headDim),
     own.ring,
@@ -143,6 +144,7 @@ function feedCompressor(
     {
       ...own,
       pairs,
+      rowParts: segment.kv.rowParts,
       ...{ ape: weights.ape, normWeight: weights.norm, normEpsilon: spec.normEpsilon },
       frequencies: buffers.frequencies.slice(4 * pairs, 4 * pairs),
     },
@@ -156,7 +158,8 @@ function selectEntries(pass: CudaPass, own: CompressorState, segment: Segment<Cu
   const { ctx, steps, spec, buffers, scratch } = pass;
   const { indexerHeadCount: heads, indexerHeadDim: dim, indexerTopK: topK } = spec;
   const mostEntries = Math.floor(mostTokens(pass, segment) / own.ratio);
-  const shape = { heads, dim, topK, countTokens: segment.count, mostEntries };
+  const { rowParts } = segment.kv;
+  const shape = { heads, dim, topK, countTokens: segment.count, mostEntries, rowParts };
   steps.selectEntries(ctx, shape, own.ratio, stateOf(pass, segment), {
     queries: rowsOf(buffers.indexerQueries, segment, heads * dim),
     headWeights: rowsOf(buffers.indexerHeads, segment, heads),
@@ -177,7 +180,8 @@ export function attendSegmentRow(pass: CudaPass, layer: CudaLayerWeights, segmen
   const pairs = spec.rope.dims / 2;
   const visible = ratio === 0 ? 0 : Math.floor(mostTokens(pass, segment) / ratio);
   const mostKeys = window + (layer.indexer ? Math.min(indexerTopK, visible) : visible);
-  steps.attend(ctx, { heads, dim, countTokens: segment.count, mostKeys }, stateOf(pass, segment), {
+  const { rowParts } = segment.kv;
+  steps.attend(ctx, { heads, dim, countTokens: segment.count, mostKeys, rowParts }, stateOf(pass, segment), {
     queries: rowsOf(buffers.q, segment, heads * dim),
     ...{ ring: own.ring, window, ringRows: segment.kv.ringRows, ratio },
     entries: own.compressor?.entries ?? null,

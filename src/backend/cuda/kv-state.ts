@@ -1,5 +1,5 @@
-// The attention state of one sequence on the device: window ring and compressed entries in float16, unfinished windows'
-// raw projections in float32. Allocated once; as on the CPU, a pass writes only places that the state before it does not
+// The attention state of one sequence on the device: window ring and compressed entries in one or two halves per value
+// (half-rows.ts), unfinished windows' raw projections in float32. Allocated once; as on the CPU, a pass writes only places that the state before it does not
 // read, so a pass that fails leaves the state as it was.
 import { Ds4Error } from "../../core/errors.ts";
 import type { LayerSpec, ModelSpec } from "../../model/model-spec.ts";
@@ -7,11 +7,10 @@ import { type CompressorSizes, kvRingRows, layerKvSizes, pendingValues } from ".
 import type { KvState } from "../backend.ts";
 import { checkKvSnapshot, type KvSnapshot, kvSectionShapes, kvShapeKey } from "../kv-snapshot.ts";
 import { type DeviceBuffer, DeviceMemory } from "./device-memory.ts";
-import { floatsOfHalves, halvesOfFloats } from "./half-rows.ts";
+import { floatsOfRows, HALF_BYTES, type RowParts, rowsOfFloats } from "./half-rows.ts";
 import { compressorSlotValues, nextSlots } from "./sequence-steps.ts";
 import type { DeviceStream } from "./stream.ts";
 
-const HALF_BYTES = 2;
 const FLOAT_BYTES = 4;
 
 /** State of one compressor. With n tokens seen, floor(n/ratio) entries and n mod ratio pending rows are valid. */
@@ -19,7 +18,7 @@ export interface CompressorState {
   ratio: number;
   width: number;
   projected: number;
-  entries: DeviceBuffer; // [floor(capacity/ratio), width] float16
+  entries: DeviceBuffer; // [floor(capacity/ratio), parts * width]
   /** Two slots: kv [ratio, projected], gate, and where windows overlap previousKv [ratio, width], previousGate. */
   slots: DeviceBuffer;
   slotBit: number;
@@ -27,7 +26,7 @@ export interface CompressorState {
 
 /** State of one layer. */
 export interface LayerState {
-  ring: DeviceBuffer; // [ringRows, headDim] float16: the row of position p at p % ringRows
+  ring: DeviceBuffer; // [ringRows, parts * headDim]: the row of position p at p % ringRows
   compressor?: CompressorState;
   indexer?: CompressorState;
 }
@@ -39,6 +38,7 @@ export interface KvOwner {
   spec: ModelSpec;
   stream: DeviceStream;
   maxBatchTokens: number;
+  rowParts: RowParts;
   /** Called once, when the state is closed. */
   onClose(state: CudaKv): void;
 }
@@ -56,6 +56,7 @@ export class CudaKv implements KvState {
   readonly capacityTokens: number;
   readonly bytes: number;
   readonly ringRows: number;
+  readonly rowParts: RowParts;
   readonly layers: readonly LayerState[];
   readonly #owner: KvOwner;
   readonly #memory: DeviceMemory;
@@ -66,9 +67,10 @@ export class CudaKv implements KvState {
 
   /** Throws `memory` or `cuda`; nothing stays allocated then. */
   constructor(owner: KvOwner, capacityTokens: number) {
-    const { spec, stream, maxBatchTokens } = owner;
+    const { spec, stream, maxBatchTokens, rowParts } = owner;
     this.#owner = owner;
     this.capacityTokens = capacityTokens;
+    this.rowParts = rowParts;
     this.ringRows = kvRingRows(spec, capacityTokens, maxBatchTokens);
     this.#ratios = slotRatios(spec);
     this.#memory = new DeviceMemory(stream.driver);
@@ -170,7 +172,7 @@ export class CudaKv implements KvState {
     }
     const own = kind.startsWith("indexer_") ? layer.indexer! : layer.compressor!;
     const role = kind.replace("indexer_", "");
-    if (role === "compressed") this.#copyHalves(own.entries, data, inward);
+    if (role === "compressed") this.#copyRows(own.entries, own.width, data, inward);
     else this.#copyFloats(pendingPart(own, role, this.#slots), data, inward);
   }
 
@@ -180,16 +182,18 @@ export class CudaKv implements KvState {
     for (let row = 0; row < rows; ) {
       const at = (lengthTokens - rows + row) % this.ringRows;
       const count = Math.min(rows - row, this.ringRows - at);
-      const place = ring.slice(HALF_BYTES * at * headDim, HALF_BYTES * count * headDim);
-      this.#copyHalves(place, data.subarray(row * headDim, (row + count) * headDim), inward);
+      const rowBytes = HALF_BYTES * this.rowParts * headDim;
+      const place = ring.slice(at * rowBytes, count * rowBytes);
+      this.#copyRows(place, headDim, data.subarray(row * headDim, (row + count) * headDim), inward);
       row += count;
     }
   }
 
-  #copyHalves(place: DeviceBuffer, data: Float32Array, inward: boolean): void {
+  #copyRows(place: DeviceBuffer, width: number, data: Float32Array, inward: boolean): void {
     const { stream } = this.#owner;
-    if (inward) stream.write(place, halvesOfFloats(data));
-    else data.set(floatsOfHalves(stream.read(place, new Uint16Array(data.length))));
+    const { rowParts } = this;
+    if (inward) stream.write(place, rowsOfFloats(data, width, rowParts));
+    else data.set(floatsOfRows(stream.read(place, new Uint16Array(rowParts * data.length)), width, rowParts));
   }
 
   #copyFloats(place: DeviceBuffer, data: Float32Array, inward: boolean): void {
@@ -200,15 +204,15 @@ export class CudaKv implements KvState {
 }
 
 function layerSizes(
-  { spec, maxBatchTokens }: KvOwner,
+  { spec, maxBatchTokens, rowParts }: KvOwner,
   layer: LayerSpec,
   capacityTokens: number,
 ): Record<string, number> {
   const { ringValues, compressor, indexer } = layerKvSizes(spec, layer, capacityTokens, maxBatchTokens);
-  const sizes: Record<string, number> = { [`${layer.index}.ring`]: HALF_BYTES * ringValues };
+  const sizes: Record<string, number> = { [`${layer.index}.ring`]: HALF_BYTES * rowParts * ringValues };
   for (const [kind, of] of Object.entries({ compressor, indexer })) {
     if (of === undefined) continue;
-    sizes[`${layer.index}.${kind}.entries`] = HALF_BYTES * of.entryValues;
+    sizes[`${layer.index}.${kind}.entries`] = HALF_BYTES * rowParts * of.entryValues;
     sizes[`${layer.index}.${kind}.slots`] = FLOAT_BYTES * pendingValues(of);
   }
   return sizes;

@@ -2,6 +2,7 @@
 // depends on shapes and upper bounds only, never on a position, so a captured decode step stays valid as a sequence grows.
 import { Ds4Error } from "../../core/errors.ts";
 import type { DeviceInfo } from "./driver.ts";
+import { HALF_BYTES, type RowParts } from "./half-rows.ts";
 
 /** Bytes of one sequence's `DecodeState` (native/cuda/decode_state.cuh). */
 export const DECODE_STATE_BYTES = 16;
@@ -18,11 +19,15 @@ export interface AttentionShape {
   countTokens: number;
   /** Upper bound of the rows that a token attends to: window + chosen or visible entries. */
   mostKeys: number;
+  rowParts: RowParts;
 }
+
+/** Heads of a block. */
+type HeadBlock = 16 | 32 | 64;
 
 /** A cut of attention. */
 export interface AttentionPlan {
-  kernel: "attend_16" | "attend_32" | "attend_64";
+  kernel: `attend_${HeadBlock}x${RowParts}`;
   headBlocks: number;
   /** Blocks that share a token's keys; above 1 their sums are combined. */
   shares: number;
@@ -38,20 +43,26 @@ const PAD_VALUES = 8;
 const SLICES = { 16: 4, 32: 2, 64: 4 } as const;
 const STATIC_SHARED_BYTES = 1024;
 
-function attendSharedBytes(heads: 16 | 32 | 64, dim: number): number {
-  return (heads + 2 * TILE_KEYS) * (dim + PAD_VALUES) * 2 + SLICES[heads] * heads * SCORE_ROW_BYTES;
+function attendSharedBytes(heads: HeadBlock, dim: number, parts: RowParts): number {
+  // 16 heads keep their queries in registers; with two parts their tiles are not buffered twice.
+  const buffers = heads === 16 && parts === 2 ? 1 : 2;
+  const rows = (heads === 16 ? 0 : heads) + buffers * TILE_KEYS;
+  return rows * parts * (dim + PAD_VALUES) * HALF_BYTES + SLICES[heads] * heads * SCORE_ROW_BYTES;
 }
+
+/** Blocks of more heads than 16 that there are kernels for, largest first. */
+const WIDE_BLOCKS = { 1: [64, 32], 2: [32] } as const;
 
 /**
  * Many tokens: as many heads per block as shared memory allows, keys in one share. Few: 16 heads per block, and keys
  * split until the device is full. Throws `cuda` for a head width that the kernels lack.
  */
 export function planAttention(device: DeviceInfo, shape: AttentionShape): AttentionPlan {
-  const { heads, dim, countTokens, mostKeys } = shape;
+  const { heads, dim, countTokens, mostKeys, rowParts } = shape;
   requireShape(dim % 16 === 0 && dim <= 512, `head width ${dim}`, "a multiple of 16 up to 512");
-  const fits = (block: 16 | 32 | 64) =>
-    attendSharedBytes(block, dim) + STATIC_SHARED_BYTES <= device.sharedBytesPerBlock;
-  const wide = ([64, 32] as const).find((block) => heads > block / 2 && fits(block)) ?? 16;
+  const fits = (block: HeadBlock) =>
+    attendSharedBytes(block, dim, rowParts) + STATIC_SHARED_BYTES <= device.sharedBytesPerBlock;
+  const wide = WIDE_BLOCKS[rowParts].find((block) => heads > block / 2 && fits(block)) ?? 16;
   const full = countTokens * Math.ceil(heads / wide) >= device.multiprocessors;
   const block = full ? wide : 16;
   const headBlocks = Math.ceil(heads / block);
@@ -59,10 +70,10 @@ export function planAttention(device: DeviceInfo, shape: AttentionShape): Attent
   const shares = full ? 1 : Math.max(1, Math.min(free, Math.ceil(mostKeys / TILE_KEYS)));
   const rows = shares > 1 ? countTokens * shares * heads : 0;
   return {
-    kernel: `attend_${block}`,
+    kernel: `attend_${block}x${rowParts}`,
     headBlocks,
     shares,
-    sharedBytes: attendSharedBytes(block, dim),
+    sharedBytes: attendSharedBytes(block, dim, rowParts),
     partBytes: rows * dim * 4,
     statBytes: rows * 8,
   };
@@ -86,6 +97,7 @@ export interface SelectionShape {
   countTokens: number;
   /** Upper bound of the entries that the last token sees. */
   mostEntries: number;
+  rowParts: RowParts;
 }
 
 /** A cut of the indexer's scores and choice. */

@@ -1,9 +1,10 @@
 // Launches of everything that is no matrix product: hyper-connections, norms, rotation, compressor, indexer, attention,
 // router. Arguments mean what they mean in native-kernels.ts, on device memory: activations float32, window rings and
-// compressed entries float16. Nothing waits; failures appear when the stream is synchronized. Steps of one sequence
+// compressed entries in parts (half-rows.ts). Nothing waits; failures appear when the stream is synchronized. Steps of one sequence
 // take its `DecodeState` (position, rows, slots) from device memory: `state` must hold what `count` says.
 import type { CudaContext } from "./context.ts";
 import type { DeviceBuffer } from "./device-memory.ts";
+import type { RowParts } from "./half-rows.ts";
 import type { KernelArg } from "./kernel-args.ts";
 import {
   type AttentionShape,
@@ -144,19 +145,20 @@ export function rotateHeads(
   ]);
 }
 
-/** kv [count, dim] float32 to the rows of positions start, start + 1, … of ring [ringRows, dim] float16. */
+/** kv [count, dim] float32 to the rows of positions start, start + 1, … of ring [ringRows, parts * dim]. */
 export function storeWindow(
   { module, stream }: CudaContext,
   count: number,
   dim: number,
   ringRows: number,
+  parts: RowParts,
   state: DeviceBuffer,
   kv: DeviceBuffer,
   ring: DeviceBuffer,
 ): void {
-  const args = [p(state), p(kv), p(ring), i32(ringRows), i32(dim)];
-  const threads = Math.min(256, blocks(dim / 2, 32) * 32);
-  module.launch(stream, "store_window", [count, 1, 1], [threads, 1, 1], 0, args);
+  const args = [p(state), p(kv), p(ring), i32(parts), i32(ringRows), i32(dim)];
+  const threads = Math.min(256, blocks(dim, 32) * 32);
+  module.launch(stream, "store_rows", [count, 1, 1], [threads, 1, 1], 0, args);
 }
 
 /** One compressor: shape, weights and the sequence's state. */
@@ -173,7 +175,8 @@ export interface Compressor {
   slots: DeviceBuffer;
   /** Which bit of the state's `slots` names the valid one. Compressors of one ratio flip together. */
   slotBit: number;
-  entries: DeviceBuffer; // [capacity / ratio, width] float16
+  entries: DeviceBuffer; // [capacity / ratio, parts * width]
+  rowParts: RowParts;
 }
 
 /** Values of one slot: kv [ratio, projected], gate, and where windows overlap previousKv [ratio, width], previousGate. */
@@ -207,12 +210,12 @@ export function compress(
   const threads = Math.min(512, blocks(width, 32) * 32);
   module.launch(stream, "compress", [windowBlocks + carryBlocks, 1, 1], [threads, 1, 1], width * 4, [
     ...[p(state), i32(compressor.slotBit), p(kv), p(gate), p(compressor.slots), p(compressor.ape)],
-    ...[p(compressor.normWeight), p(compressor.frequencies), p(compressor.entries)],
+    ...[p(compressor.normWeight), p(compressor.frequencies), p(compressor.entries), i32(compressor.rowParts)],
     ...[i32(ratio), i32(width), i32(projected), i32(pairs), i32(windowBlocks), f32(compressor.normEpsilon)],
   ]);
 }
 
-/** Buffers of the indexer: queries [count, heads, dim], headWeights [count, heads], entries [*, dim] float16. */
+/** Buffers of the indexer: queries [count, heads, dim], headWeights [count, heads], entries [*, parts * dim]. */
 export interface Selection {
   queries: DeviceBuffer;
   headWeights: DeviceBuffer;
@@ -241,10 +244,17 @@ export function selectEntries(
     const rows = Math.min(plan.rows, countTokens - first);
     const common = [p(state), i32(first)];
     if (shape.mostEntries > topK) {
-      module.launch(stream, "index_scores", [plan.scoreBlocks, rows, 1], [128, 1, 1], plan.sharedBytes, [
-        ...[...common, p(buffers.queries), p(buffers.headWeights), p(buffers.entries), p(scores)],
-        ...[i64(plan.scoreStride), i32(heads), i32(dim), i32(ratio), i32(topK), f32(scale)],
-      ]);
+      module.launch(
+        stream,
+        `index_scores_x${shape.rowParts}`,
+        [plan.scoreBlocks, rows, 1],
+        [128, 1, 1],
+        plan.sharedBytes,
+        [
+          ...[...common, p(buffers.queries), p(buffers.headWeights), p(buffers.entries), p(scores)],
+          ...[i64(plan.scoreStride), i32(heads), i32(dim), i32(ratio), i32(topK), f32(scale)],
+        ],
+      );
     }
     const source = [...common, p(scores), i64(plan.scoreStride), i32(ratio), i32(topK)];
     if (plan.chunks === 0) {
@@ -262,12 +272,12 @@ export function selectEntries(
 /** Buffers of attention. */
 export interface Attention {
   queries: DeviceBuffer; // [count, heads, dim]
-  ring: DeviceBuffer; // [ringRows, dim] float16
+  ring: DeviceBuffer; // [ringRows, parts * dim]
   window: number;
   ringRows: number;
   /** 0: no entries. */
   ratio: number;
-  entries: DeviceBuffer | null; // [*, dim] float16
+  entries: DeviceBuffer | null; // [*, parts * dim]
   selected: DeviceBuffer | null; // [count, topK] int32, or null: all visible entries
   counts: DeviceBuffer | null; // [count] int32, with `selected`
   topK: number;

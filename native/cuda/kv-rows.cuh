@@ -1,0 +1,28 @@
+// Rows of a sequence's caches and values beside them as sums of halves. One part: float16. Two: 22 bits, and nothing below
+// 2^-25 of it is kept.
+#pragma once
+#include "tensor_core.cuh"
+
+namespace ds4::cuda {
+
+/// Value i of a row: parts * dim halves, first those that hold the values, then with two parts what they lack.
+__device__ __forceinline__ void storeParts(__half* row, int dim, int parts, int i, float value) {
+  const __half high = __float2half_rn(value);
+  row[i] = high;
+  if (parts == 2) row[dim + i] = __float2half_rn(value - __half2float(high));
+}
+
+/// What two floats have beyond `high`, their halves.
+__device__ __forceinline__ uint32_t lowHalves(float a, float b, uint32_t high) {
+  const __half2 taken = *reinterpret_cast<const __half2*>(&high);
+  return packHalves(a - __low2float(taken), b - __high2float(taken));
+}
+
+/// Two floats as the halves of each part.
+template <int PARTS>
+__device__ __forceinline__ void splitPair(uint32_t (&parts)[PARTS], float a, float b) {
+  parts[0] = packHalves(a, b);
+  if constexpr (PARTS == 2) parts[1] = lowHalves(a, b, parts[0]);
+}
+
+}  // namespace ds4::cuda
