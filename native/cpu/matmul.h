@@ -89,7 +89,8 @@ struct MatmulJob {
 };
 
 /// Runs all jobs in one parallel region, work split by panels over all of them: decode's many small expert
-/// products cost one synchronisation. Results do not depend on the thread count.
+/// products cost one synchronisation. A row's results do not depend on the thread count, nor on which other rows are
+/// computed with it: a conversation reads the same alone and beside others, however its prompt was cut.
 void runMatmuls(const MatmulJob* jobs, size_t jobCount, ThreadPool& pool);
 
 /// Name of the instruction-set level in use: "generic", "avx2", "avx512", "neon".

@@ -121,6 +121,20 @@ void testMatrix(Report& report, const TypeCase& kind, int64_t rows, int64_t cols
         bounds[i * width + row - begin] = 2e-6 * size + 1e-6;
       }
     }
+    // To the bit: what is evaluated beside a row, or in how many pieces, must not change an answer.
+    std::vector<float> alone(count * width, 99.0f);
+    for (int64_t i = 0; threads == 1 && i < count; i++) {
+      MatmulJob one = job;
+      one.inputRows = list.data() + i;
+      one.count = 1;
+      one.out = alone.data() + i * width;
+      runMatmuls(&one, 1, pool);
+    }
+    if (threads == 1) {
+      report.compare(out, {alone.begin(), alone.end()}, std::vector<double>(out.size(), 0.0),
+                     "%s [%d, %d] x %d rows: a row alone differs", kind.name, static_cast<int>(rows),
+                     static_cast<int>(cols), static_cast<int>(count));
+    }
     report.compare(out, expected, bounds, "%s [%d, %d] x %d rows, %d threads", kind.name, static_cast<int>(rows),
                    static_cast<int>(cols), static_cast<int>(count), threads);
     if (threads == 1) first = out;

@@ -20,18 +20,24 @@ using namespace avx2;
 
 inline void store32(void* to, __m256i value) { _mm256_store_si256(static_cast<__m256i*>(to), value); }
 
-// out[r] += acc[r] * weight scale * activation scale
-template <int Rows>
-__attribute__((always_inline)) inline void addSub(const float* scales, const IntRow* rows, int64_t at, const __m256i (&acc)[Rows][2],
-                   float (*out)[kPanelRows]) {
+// out[r] += acc[r] * weight scale * activation scale - its minima. Mins: minima per 32 columns.
+template <int Rows, int Mins>
+__attribute__((always_inline)) inline void addSub(const IntTile& tile, int sub, const IntRow* rows, int64_t at,
+                                                  const __m256i (&acc)[Rows][2], float (*out)[kPanelRows]) {
   DS4_UNROLL
   for (int half = 0; half < 2; half++) {
-    const __m256 scale = _mm256_load_ps(scales + 8 * half);
+    const __m256 scale = _mm256_load_ps(tile.scales[sub] + 8 * half);
     DS4_UNROLL
     for (int r = 0; r < Rows; r++) {
       float* target = out[r] + 8 * half;
       const __m256 both = _mm256_mul_ps(scale, _mm256_set1_ps(rows[r].scales[at]));
-      _mm256_store_ps(target, _mm256_fmadd_ps(_mm256_cvtepi32_ps(acc[r][half]), both, _mm256_load_ps(target)));
+      __m256 sum = _mm256_fmadd_ps(_mm256_cvtepi32_ps(acc[r][half]), both, _mm256_load_ps(target));
+      DS4_UNROLL
+      for (int m = 0; m < Mins; m++) {
+        const float x = Mins == 2 ? rows[r].sums16[2 * at + m] : rows[r].sums32[at];
+        sum = _mm256_fnmadd_ps(_mm256_load_ps(tile.mins[Mins * sub + m] + 8 * half), _mm256_set1_ps(x), sum);
+      }
+      _mm256_store_ps(target, sum);
     }
   }
 }
@@ -107,18 +113,9 @@ inline void dotIntRows(const IntTile& tile, int subs, int64_t sub32, const IntRo
     __m256i acc[Rows][2];
     if constexpr (Groups == 0) dotSubWide<Rows>(tile.quants[sub], rows, sub32 + sub, acc);
     else dotSub<Rows, Groups>(tile.quants[sub], rows, sub32 + sub, acc);
-    addSub<Rows>(tile.scales[sub], rows, sub32 + sub, acc, out);
-  }
-  const int mins = tile.minCount * subs / 8;
-  for (int r = 0; r < Rows && mins > 0; r++) {
-    const float* sums = tile.minCount == 16 ? rows[r].sums16 + 2 * sub32 : rows[r].sums32 + sub32;
-    __m256 low = _mm256_load_ps(out[r]), high = _mm256_load_ps(out[r] + 8);
-    for (int j = 0; j < mins; j++) {
-      low = _mm256_fnmadd_ps(_mm256_load_ps(tile.mins[j]), _mm256_set1_ps(sums[j]), low);
-      high = _mm256_fnmadd_ps(_mm256_load_ps(tile.mins[j] + 8), _mm256_set1_ps(sums[j]), high);
-    }
-    _mm256_store_ps(out[r], low);
-    _mm256_store_ps(out[r] + 8, high);
+    // Of the types with minima Q2_K sums 2 groups, Q4_K 8.
+    constexpr int kMins = Groups == 2 ? 2 : Groups == 8 ? 1 : 0;
+    addSub<Rows, kMins>(tile, sub, rows, sub32 + sub, acc, out);
   }
 }
 
@@ -137,42 +134,28 @@ void dotInt(const IntTile& tile, int subs, int64_t sub32, const IntRow* rows, in
   else dotIntAll<6, 8>(tile, subs, sub32, rows, count, out);
 }
 
-// Two partial sums per row hide the latency of the multiply-add when there are few rows.
+// One sum per row, column after column: the same order for any number of rows.
 template <int Rows>
 inline void dotFloatRows(const FloatTile& tile, int cols, const float* const* rows, float (*out)[kPanelRows]) {
-  constexpr int kParts = Rows >= 4 ? 1 : 2;
-  __m256 sums[Rows][kParts][2];
+  __m256 sums[Rows][2];
   DS4_UNROLL
   for (int r = 0; r < Rows; r++) {
-    DS4_UNROLL
-    for (int half = 0; half < 2; half++) {
-      DS4_UNROLL
-      for (int p = 0; p < kParts; p++) sums[r][p][half] = p == 0 ? _mm256_load_ps(out[r] + 8 * half) : _mm256_setzero_ps();
-    }
+    sums[r][0] = _mm256_load_ps(out[r]);
+    sums[r][1] = _mm256_load_ps(out[r] + 8);
   }
-  const auto add = [&](int col, int p) __attribute__((always_inline)) {
+  for (int col = 0; col < cols; col++) {
     const __m256 low = _mm256_load_ps(tile.weights[col]), high = _mm256_load_ps(tile.weights[col] + 8);
     DS4_UNROLL
     for (int r = 0; r < Rows; r++) {
       const __m256 x = _mm256_broadcast_ss(rows[r] + col);
-      sums[r][p][0] = _mm256_fmadd_ps(low, x, sums[r][p][0]);
-      sums[r][p][1] = _mm256_fmadd_ps(high, x, sums[r][p][1]);
+      sums[r][0] = _mm256_fmadd_ps(low, x, sums[r][0]);
+      sums[r][1] = _mm256_fmadd_ps(high, x, sums[r][1]);
     }
-  };
-  int col = 0;
-  for (; col + kParts <= cols; col += kParts) {
-    DS4_UNROLL
-    for (int p = 0; p < kParts; p++) add(col + p, p);
   }
-  for (; col < cols; col++) add(col, 0);
   DS4_UNROLL
   for (int r = 0; r < Rows; r++) {
-    DS4_UNROLL
-    for (int half = 0; half < 2; half++) {
-      DS4_UNROLL
-      for (int p = 1; p < kParts; p++) sums[r][0][half] = _mm256_add_ps(sums[r][0][half], sums[r][p][half]);
-      _mm256_store_ps(out[r] + 8 * half, sums[r][0][half]);
-    }
+    _mm256_store_ps(out[r], sums[r][0]);
+    _mm256_store_ps(out[r] + 8, sums[r][1]);
   }
 }
 

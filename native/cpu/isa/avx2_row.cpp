@@ -66,7 +66,8 @@ void rowQ4K(const uint8_t* panel, int64_t cols, const IntRow& row, __m256 (&out)
     const uint8_t* from = panel + block * q4k_panel::kBytes;
     prefetch(from, q4k_panel::kBytes);
     Q4KScales scales[2] = {{from, 0}, {from, 1}};
-    __m256 sums[2] = {_mm256_setzero_ps(), _mm256_setzero_ps()}, mins[2] = {_mm256_setzero_ps(), _mm256_setzero_ps()};
+    const __m256 d[2] = {loadHalves(from), loadHalves(from + 16)};
+    const __m256 dmin[2] = {loadHalves(from + 32), loadHalves(from + 48)};
     for (int s = 0; s < 8; s++) {
       const int64_t at = 8 * block + s;
       const uint8_t* quants = from + q4k_panel::kQuants + 256 * s;
@@ -87,13 +88,9 @@ void rowQ4K(const uint8_t* panel, int64_t cols, const IntRow& row, __m256 (&out)
         __m256 scale, min;
         scales[half].next(scale, min);
         const __m256i dot = widen(_mm256_add_epi16(acc[half][0], acc[half][1]));
-        sums[half] = addScaled(sums[half], dot, scale, row.scales[at]);
-        mins[half] = _mm256_fmadd_ps(min, _mm256_set1_ps(row.sums32[at]), mins[half]);
+        out[half] = addScaled(out[half], dot, _mm256_mul_ps(d[half], scale), row.scales[at]);
+        out[half] = _mm256_fnmadd_ps(_mm256_mul_ps(dmin[half], min), _mm256_set1_ps(row.sums32[at]), out[half]);
       }
-    }
-    for (int half = 0; half < 2; half++) {
-      out[half] = _mm256_fmadd_ps(loadHalves(from + 16 * half), sums[half], out[half]);
-      out[half] = _mm256_fnmadd_ps(loadHalves(from + 32 + 16 * half), mins[half], out[half]);
     }
   }
 }
@@ -103,15 +100,16 @@ void rowQ2K(const uint8_t* panel, int64_t cols, const IntRow& row, __m256 (&out)
   for (int64_t block = 0; block < cols / kBlockCols; block++) {
     const uint8_t* from = panel + block * q2k_panel::kBytes;
     prefetch(from, q2k_panel::kBytes);
-    __m256 sums[2] = {_mm256_setzero_ps(), _mm256_setzero_ps()}, mins[2] = {_mm256_setzero_ps(), _mm256_setzero_ps()};
+    const __m256 d[2] = {loadHalves(from), loadHalves(from + 16)};
+    const __m256 dmin[2] = {loadHalves(from + 32), loadHalves(from + 48)};
     for (int s = 0; s < 8; s++) {
       const int64_t at = 8 * block + s;
       __m256i dot[2] = {_mm256_setzero_si256(), _mm256_setzero_si256()};
+      __m256 mins[2][2];
 #pragma GCC unroll 2
       for (int h = 0; h < 2; h++) {
         const int8_t* x = row.quants + kSubCols * at + 16 * h;
         const __m256i x0 = broadcast4(x), x1 = broadcast4(x + 4), x2 = broadcast4(x + 8), x3 = broadcast4(x + 12);
-        const __m256 sum = _mm256_set1_ps(row.sums16[2 * at + h]);
         for (int half = 0; half < 2; half++) {
           const __m256i fields = load32(from + q2k_panel::kQuants + 64 * (2 * s + h) + 32 * half);
           const __m256i first = _mm256_add_epi16(_mm256_maddubs_epi16(q2kQuants<0>(fields), x0),
@@ -120,15 +118,15 @@ void rowQ2K(const uint8_t* panel, int64_t cols, const IntRow& row, __m256 (&out)
                                                 _mm256_maddubs_epi16(q2kQuants<3>(fields), x3));
           const Q2KScales scales(from, 2 * s + h, half);
           dot[half] = _mm256_add_epi32(dot[half], _mm256_madd_epi16(_mm256_add_epi16(first, last), scales.scale16()));
-          mins[half] = _mm256_fmadd_ps(scales.min(), sum, mins[half]);
+          mins[half][h] = _mm256_mul_ps(dmin[half], scales.min());
         }
       }
-      const __m256 scale = _mm256_set1_ps(row.scales[at]);
-      for (int half = 0; half < 2; half++) sums[half] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot[half]), scale, sums[half]);
-    }
-    for (int half = 0; half < 2; half++) {
-      out[half] = _mm256_fmadd_ps(loadHalves(from + 16 * half), sums[half], out[half]);
-      out[half] = _mm256_fnmadd_ps(loadHalves(from + 32 + 16 * half), mins[half], out[half]);
+      for (int half = 0; half < 2; half++) {
+        out[half] = addScaled(out[half], dot[half], d[half], row.scales[at]);
+        for (int h = 0; h < 2; h++) {
+          out[half] = _mm256_fnmadd_ps(mins[half][h], _mm256_set1_ps(row.sums16[2 * at + h]), out[half]);
+        }
+      }
     }
   }
 }
@@ -158,17 +156,15 @@ void rowIq2xxs(const uint8_t* panel, int64_t cols, const IntRow& row, __m256 (&o
   for (int64_t block = 0; block < cols / kBlockCols; block++) {
     const uint8_t* from = panel + block * iq2xxs_panel::kBytes;
     prefetch(from, iq2xxs_panel::kBytes);
-    __m256 sums[2] = {_mm256_setzero_ps(), _mm256_setzero_ps()};
+    const __m256 d[2] = {_mm256_mul_ps(loadHalves(from), _mm256_set1_ps(0.125f)),
+                         _mm256_mul_ps(loadHalves(from + 16), _mm256_set1_ps(0.125f))};
     for (int s = 0; s < 8; s++) {
       const int64_t at = 8 * block + s;
       for (int half = 0; half < 2; half++) {
         const Iq2xxsSub part(from, s, half);
-        sums[half] = addScaled(sums[half], dotIq2xxs(part, row.quants + kSubCols * at), part.odd, row.scales[at]);
+        const __m256i dot = dotIq2xxs(part, row.quants + kSubCols * at);
+        out[half] = addScaled(out[half], dot, _mm256_mul_ps(d[half], part.odd), row.scales[at]);
       }
-    }
-    for (int half = 0; half < 2; half++) {
-      const __m256 d = _mm256_mul_ps(loadHalves(from + 16 * half), _mm256_set1_ps(0.125f));
-      out[half] = _mm256_fmadd_ps(d, sums[half], out[half]);
     }
   }
 }
@@ -178,45 +174,37 @@ void rowMxfp4(const uint8_t* panel, int64_t cols, const float* x, __m256 (&out)[
   for (int64_t sub = 0; sub < cols / kSubCols; sub++) {
     const Mxfp4Sub weights(panel + sub * mxfp4_panel::kBytes);
     prefetch(panel + sub * mxfp4_panel::kBytes, mxfp4_panel::kBytes);
-    __m256 sums[4] = {_mm256_setzero_ps(), _mm256_setzero_ps(), _mm256_setzero_ps(), _mm256_setzero_ps()};
-    const float* from = x + kSubCols * sub;
+    const __m256 scale[2] = {weights.halfScale(0), weights.halfScale(1)};
+    for (int top = 0; top < 2; top++) {
+      const float* from = x + kSubCols * sub + 16 * top;
 #pragma GCC unroll 4
-    for (int i = 0; i < 16; i++) {
-      __m128i low, high;
-      weights.codes(i, low, high);
-      const __m256 x0 = _mm256_broadcast_ss(from + i), x1 = _mm256_broadcast_ss(from + 16 + i);
-      sums[0] = _mm256_fmadd_ps(widenLow(low), x0, sums[0]);
-      sums[1] = _mm256_fmadd_ps(widenHigh(low), x0, sums[1]);
-      sums[2] = _mm256_fmadd_ps(widenLow(high), x1, sums[2]);
-      sums[3] = _mm256_fmadd_ps(widenHigh(high), x1, sums[3]);
-    }
-    for (int half = 0; half < 2; half++) {
-      out[half] = _mm256_fmadd_ps(_mm256_add_ps(sums[half], sums[2 + half]), weights.halfScale(half), out[half]);
+      for (int i = 0; i < 16; i++) {
+        __m128i codes[2];
+        weights.codes(i, codes[0], codes[1]);
+        const __m256 value = _mm256_broadcast_ss(from + i);
+        out[0] = _mm256_fmadd_ps(_mm256_mul_ps(widenLow(codes[top]), scale[0]), value, out[0]);
+        out[1] = _mm256_fmadd_ps(_mm256_mul_ps(widenHigh(codes[top]), scale[1]), value, out[1]);
+      }
     }
   }
 }
 
-// Four columns at a time: eight sums hide the latency of the multiply-add.
 template <int Bytes, class Load>
 inline void rowPlain(const uint8_t* panel, int64_t cols, const float* x, Load load, __m256 (&out)[2]) {
-  __m256 sums[4][2];
-  for (auto& part : sums) part[0] = part[1] = _mm256_setzero_ps();
-  int64_t col = 0;
-  const auto add = [&](int64_t at, int p) {
+  out[0] = out[1] = _mm256_setzero_ps();
+  const auto add = [&](int64_t at) {
     const uint8_t* from = panel + at * 16 * Bytes;
     const __m256 value = _mm256_broadcast_ss(x + at);
-    sums[p][0] = _mm256_fmadd_ps(load(from), value, sums[p][0]);
-    sums[p][1] = _mm256_fmadd_ps(load(from + 8 * Bytes), value, sums[p][1]);
+    out[0] = _mm256_fmadd_ps(load(from), value, out[0]);
+    out[1] = _mm256_fmadd_ps(load(from + 8 * Bytes), value, out[1]);
   };
+  int64_t col = 0;
   for (; col + 4 <= cols; col += 4) {
     prefetch(panel + col * 16 * Bytes, 64 * Bytes);
 #pragma GCC unroll 4
-    for (int p = 0; p < 4; p++) add(col + p, p);
+    for (int p = 0; p < 4; p++) add(col + p);
   }
-  for (; col < cols; col++) add(col, 0);
-  for (int half = 0; half < 2; half++) {
-    out[half] = _mm256_add_ps(_mm256_add_ps(sums[0][half], sums[1][half]), _mm256_add_ps(sums[2][half], sums[3][half]));
-  }
+  for (; col < cols; col++) add(col);
 }
 
 }  // namespace

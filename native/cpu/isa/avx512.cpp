@@ -25,7 +25,8 @@ inline __m512i broadcast4(const int8_t* bytes) {
   return _mm512_set1_epi32(word);
 }
 
-template <int Rows, bool HasOffset>
+// Mins: minima per 32 columns.
+template <int Rows, bool HasOffset, int Mins>
 inline void dotIntRows(const IntTile& tile, int subs, int64_t sub32, const IntRow* rows, float (*out)[kPanelRows]) {
   __m512 sums[Rows];
   DS4_UNROLL
@@ -50,38 +51,39 @@ inline void dotIntRows(const IntTile& tile, int subs, int64_t sub32, const IntRo
       const __m512 both = _mm512_mul_ps(scale, _mm512_set1_ps(rows[r].scales[at]));
       sums[r] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(acc[r]), both, sums[r]);
     }
-  }
-  const int mins = tile.minCount * subs / 8;
-  for (int j = 0; j < mins; j++) {
-    const __m512 min = _mm512_load_ps(tile.mins[j]);
     DS4_UNROLL
-    for (int r = 0; r < Rows; r++) {
-      const float sum = tile.minCount == 16 ? rows[r].sums16[2 * sub32 + j] : rows[r].sums32[sub32 + j];
-      sums[r] = _mm512_fnmadd_ps(min, _mm512_set1_ps(sum), sums[r]);
+    for (int m = 0; m < Mins; m++) {
+      const __m512 min = _mm512_load_ps(tile.mins[Mins * sub + m]);
+      DS4_UNROLL
+      for (int r = 0; r < Rows; r++) {
+        const float sum = Mins == 2 ? rows[r].sums16[2 * at + m] : rows[r].sums32[at];
+        sums[r] = _mm512_fnmadd_ps(min, _mm512_set1_ps(sum), sums[r]);
+      }
     }
   }
   DS4_UNROLL
   for (int r = 0; r < Rows; r++) _mm512_store_ps(out[r], sums[r]);
 }
 
-template <bool HasOffset>
+template <bool HasOffset, int Mins>
 void dotIntAll(const IntTile& tile, int subs, int64_t sub32, const IntRow* rows, int count, float (*out)[kPanelRows]) {
   int r = 0;
-  for (; r + 8 <= count; r += 8) dotIntRows<8, HasOffset>(tile, subs, sub32, rows + r, out + r);
-  for (; r + 4 <= count; r += 4) dotIntRows<4, HasOffset>(tile, subs, sub32, rows + r, out + r);
-  for (; r + 2 <= count; r += 2) dotIntRows<2, HasOffset>(tile, subs, sub32, rows + r, out + r);
-  for (; r < count; r++) dotIntRows<1, HasOffset>(tile, subs, sub32, rows + r, out + r);
+  for (; r + 8 <= count; r += 8) dotIntRows<8, HasOffset, Mins>(tile, subs, sub32, rows + r, out + r);
+  for (; r + 4 <= count; r += 4) dotIntRows<4, HasOffset, Mins>(tile, subs, sub32, rows + r, out + r);
+  for (; r + 2 <= count; r += 2) dotIntRows<2, HasOffset, Mins>(tile, subs, sub32, rows + r, out + r);
+  for (; r < count; r++) dotIntRows<1, HasOffset, Mins>(tile, subs, sub32, rows + r, out + r);
 }
 
 void dotInt(const IntTile& tile, int subs, int64_t sub32, const IntRow* rows, int count, float (*out)[kPanelRows]) {
-  if (tile.offset != 0) dotIntAll<true>(tile, subs, sub32, rows, count, out);
-  else dotIntAll<false>(tile, subs, sub32, rows, count, out);
+  if (tile.offset != 0) dotIntAll<true, 0>(tile, subs, sub32, rows, count, out);
+  else if (tile.minCount == 16) dotIntAll<false, 2>(tile, subs, sub32, rows, count, out);
+  else dotIntAll<false, 1>(tile, subs, sub32, rows, count, out);
 }
 
-// Four partial sums per row hide the latency of the multiply-add when there are few rows.
+// Even and odd columns apart, joined at the tile's end: the same order for any number of rows.
 template <int Rows>
 inline void dotFloatRows(const FloatTile& tile, int cols, const float* const* rows, float (*out)[kPanelRows]) {
-  constexpr int kParts = Rows >= 4 ? 1 : 4;
+  constexpr int kParts = 2;
   __m512 sums[Rows][kParts];
   DS4_UNROLL
   for (int r = 0; r < Rows; r++) {

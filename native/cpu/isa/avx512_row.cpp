@@ -83,7 +83,7 @@ __m512 rowIq2xxs(const uint8_t* panel, int64_t cols, const IntRow& row) {
 }
 
 __m512 rowQ2K(const uint8_t* panel, int64_t cols, const IntRow& row) {
-  __m512 sum = _mm512_setzero_ps(), minSum = _mm512_setzero_ps();
+  __m512 sum = _mm512_setzero_ps();
   for (int64_t block = 0; block < cols / kBlockCols; block++) {
     const uint8_t* from = panel + block * q2k_panel::kBytes;
     const Q2KPanel weights(from);
@@ -92,21 +92,23 @@ __m512 rowQ2K(const uint8_t* panel, int64_t cols, const IntRow& row) {
       const int64_t at = 8 * block + s;
       const int8_t* x = row.quants + kSubCols * at;
       __m512i dot[2];
+      __m512 min[2];
       for (int h = 0; h < 2; h++) {
         const Q2KPanel::Sub part = weights.sub(2 * s + h);
         dot[h] = _mm512_setzero_si512();
 #pragma GCC unroll 4
         for (int g = 0; g < 4; g++) dot[h] = _mm512_dpbusd_epi32(dot[h], part.group(g), broadcast4(x + 16 * h + 4 * g));
-        minSum = _mm512_fmadd_ps(part.min, _mm512_set1_ps(row.sums16[2 * at + h]), minSum);
+        min[h] = part.min;
       }
       sum = addScaled(sum, _mm512_add_epi32(dot[0], dot[1]), weights.d, row.scales[at]);
+      for (int h = 0; h < 2; h++) sum = _mm512_fnmadd_ps(min[h], _mm512_set1_ps(row.sums16[2 * at + h]), sum);
     }
   }
-  return _mm512_sub_ps(sum, minSum);
+  return sum;
 }
 
 __m512 rowQ4K(const uint8_t* panel, int64_t cols, const IntRow& row) {
-  __m512 sum = _mm512_setzero_ps(), minSum = _mm512_setzero_ps();
+  __m512 sum = _mm512_setzero_ps();
   for (int64_t block = 0; block < cols / kBlockCols; block++) {
     const uint8_t* from = panel + block * q4k_panel::kBytes;
     const Q4KPanel weights(from);
@@ -116,33 +118,46 @@ __m512 rowQ4K(const uint8_t* panel, int64_t cols, const IntRow& row) {
       const Q4KPanel::Sub part = weights.sub(s);
       const __m512i dot = dotSub(part, row.quants + kSubCols * at, _mm512_setzero_si512());
       sum = addScaled(sum, dot, part.scale, row.scales[at]);
-      minSum = _mm512_fmadd_ps(part.min, _mm512_set1_ps(row.sums32[at]), minSum);
+      sum = _mm512_fnmadd_ps(part.min, _mm512_set1_ps(row.sums32[at]), sum);
     }
   }
-  return _mm512_sub_ps(sum, minSum);
+  return sum;
 }
 
+// Even and odd columns apart, joined at the end of each block.
 template <class Load>
 inline __m512 rowPlain(int64_t cols, const float* x, Load load) {
-  __m512 sums[4] = {_mm512_setzero_ps(), _mm512_setzero_ps(), _mm512_setzero_ps(), _mm512_setzero_ps()};
-  int64_t col = 0;
-  for (; col + 4 <= cols; col += 4) {
-    for (int p = 0; p < 4; p++) sums[p] = _mm512_fmadd_ps(load(col + p), _mm512_set1_ps(x[col + p]), sums[p]);
+  __m512 sum = _mm512_setzero_ps();
+  for (int64_t col = 0; col < cols;) {
+    const int64_t end = cols - col < kBlockCols ? cols : col + kBlockCols;
+    __m512 odd = _mm512_setzero_ps();
+    for (; col + 2 <= end; col += 2) {
+      sum = _mm512_fmadd_ps(load(col), _mm512_set1_ps(x[col]), sum);
+      odd = _mm512_fmadd_ps(load(col + 1), _mm512_set1_ps(x[col + 1]), odd);
+    }
+    if (col < end) sum = _mm512_fmadd_ps(load(col), _mm512_set1_ps(x[col]), sum), col++;
+    sum = _mm512_add_ps(sum, odd);
   }
-  for (; col < cols; col++) sums[0] = _mm512_fmadd_ps(load(col), _mm512_set1_ps(x[col]), sums[0]);
-  return _mm512_add_ps(_mm512_add_ps(sums[0], sums[1]), _mm512_add_ps(sums[2], sums[3]));
+  return sum;
 }
 
 __m512 rowMxfp4(const uint8_t* panel, int64_t cols, const float* x) {
-  __m512 sums[2] = {_mm512_setzero_ps(), _mm512_setzero_ps()};
+  constexpr int64_t kSubs = kBlockCols / kSubCols;
+  __m512 sum = _mm512_setzero_ps(), odd = _mm512_setzero_ps();
   for (int64_t sub = 0; sub < cols / kSubCols; sub++) {
     const Mxfp4Panel weights(panel + sub * mxfp4_panel::kBytes);
-    for (int i = 0; i < 16; i++) {
-      sums[0] = _mm512_fmadd_ps(weights.low(i), _mm512_set1_ps(x[kSubCols * sub + i]), sums[0]);
-      sums[1] = _mm512_fmadd_ps(weights.high(i), _mm512_set1_ps(x[kSubCols * sub + 16 + i]), sums[1]);
+    const float* from = x + kSubCols * sub;
+    for (int i = 0; i < 16; i += 2) {
+      sum = _mm512_fmadd_ps(weights.low(i), _mm512_set1_ps(from[i]), sum);
+      odd = _mm512_fmadd_ps(weights.low(i + 1), _mm512_set1_ps(from[i + 1]), odd);
     }
+    for (int i = 0; i < 16; i += 2) {
+      sum = _mm512_fmadd_ps(weights.high(i), _mm512_set1_ps(from[16 + i]), sum);
+      odd = _mm512_fmadd_ps(weights.high(i + 1), _mm512_set1_ps(from[17 + i]), odd);
+    }
+    if (sub % kSubs == kSubs - 1) sum = _mm512_add_ps(sum, odd), odd = _mm512_setzero_ps();
   }
-  return _mm512_add_ps(sums[0], sums[1]);
+  return _mm512_add_ps(sum, odd);
 }
 
 }  // namespace

@@ -12,7 +12,8 @@ namespace {
 using namespace neon;
 
 // Full: the weights use all 8 bits (Q8_0) and are made signed here. All others fit signed bytes as they are.
-template <int Rows, bool Full>
+// Mins: minima per 32 columns.
+template <int Rows, bool Full, int Mins>
 inline void dotIntRows(const IntTile& tile, int subs, int64_t sub32, const IntRow* rows, float (*out)[kPanelRows]) {
   for (int sub = 0; sub < subs; sub++) {
     const int64_t at = sub32 + sub;
@@ -46,33 +47,31 @@ inline void dotIntRows(const IntTile& tile, int subs, int64_t sub32, const IntRo
       for (int r = 0; r < Rows; r++) {
         float* target = out[r] + 4 * q;
         const float32x4_t both = vmulq_n_f32(scale, rows[r].scales[at]);
-        vst1q_f32(target, vfmaq_f32(vld1q_f32(target), vcvtq_f32_s32(acc[r][q]), both));
+        float32x4_t sum = vfmaq_f32(vld1q_f32(target), vcvtq_f32_s32(acc[r][q]), both);
+        DS4_UNROLL
+        for (int m = 0; m < Mins; m++) {
+          const float x = Mins == 2 ? rows[r].sums16[2 * at + m] : rows[r].sums32[at];
+          sum = vfmsq_n_f32(sum, vld1q_f32(tile.mins[Mins * sub + m] + 4 * q), x);
+        }
+        vst1q_f32(target, sum);
       }
     }
   }
-  const int mins = tile.minCount * subs / 8;
-  for (int r = 0; r < Rows && mins > 0; r++) {
-    const float* sums = tile.minCount == 16 ? rows[r].sums16 + 2 * sub32 : rows[r].sums32 + sub32;
-    DS4_UNROLL
-    for (int q = 0; q < 4; q++) {
-      float32x4_t total = vld1q_f32(out[r] + 4 * q);
-      for (int j = 0; j < mins; j++) total = vfmsq_n_f32(total, vld1q_f32(tile.mins[j] + 4 * q), sums[j]);
-      vst1q_f32(out[r] + 4 * q, total);
-    }
-  }
 }
 
-template <bool Full>
+template <bool Full, int Mins>
 void dotIntAll(const IntTile& tile, int subs, int64_t sub32, const IntRow* rows, int count, float (*out)[kPanelRows]) {
   int r = 0;
-  for (; r + 4 <= count; r += 4) dotIntRows<4, Full>(tile, subs, sub32, rows + r, out + r);
-  for (; r + 2 <= count; r += 2) dotIntRows<2, Full>(tile, subs, sub32, rows + r, out + r);
-  for (; r < count; r++) dotIntRows<1, Full>(tile, subs, sub32, rows + r, out + r);
+  for (; r + 4 <= count; r += 4) dotIntRows<4, Full, Mins>(tile, subs, sub32, rows + r, out + r);
+  for (; r + 2 <= count; r += 2) dotIntRows<2, Full, Mins>(tile, subs, sub32, rows + r, out + r);
+  for (; r < count; r++) dotIntRows<1, Full, Mins>(tile, subs, sub32, rows + r, out + r);
 }
 
 void dotInt(const IntTile& tile, int subs, int64_t sub32, const IntRow* rows, int count, float (*out)[kPanelRows]) {
-  if (tile.offset == 128) dotIntAll<true>(tile, subs, sub32, rows, count, out);
-  else dotIntAll<false>(tile, subs, sub32, rows, count, out);
+  if (tile.offset == 128) dotIntAll<true, 0>(tile, subs, sub32, rows, count, out);
+  else if (tile.minCount == 16) dotIntAll<false, 2>(tile, subs, sub32, rows, count, out);
+  else if (tile.minCount == 8) dotIntAll<false, 1>(tile, subs, sub32, rows, count, out);
+  else dotIntAll<false, 0>(tile, subs, sub32, rows, count, out);
 }
 
 template <int Rows>

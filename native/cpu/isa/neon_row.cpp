@@ -23,13 +23,14 @@ inline void add(Floats& sum, const Floats& a, float b) {
   for (int q = 0; q < 4; q++) sum.q[q] = vfmaq_n_f32(sum.q[q], a.q[q], b);
 }
 
-// out += d * sum - dmin * min, with d and dmin at the block's begin
-inline void addBlock(Floats& out, const uint8_t* block, const Floats& sum, const Floats& min) {
-  const Floats d = loadHalves(block), dmin = loadHalves(block + 32);
-  for (int q = 0; q < 4; q++) {
-    out.q[q] = vfmaq_f32(out.q[q], d.q[q], sum.q[q]);
-    out.q[q] = vfmsq_f32(out.q[q], dmin.q[q], min.q[q]);
-  }
+inline void subtract(Floats& sum, const Floats& a, float b) {
+  for (int q = 0; q < 4; q++) sum.q[q] = vfmsq_n_f32(sum.q[q], a.q[q], b);
+}
+
+inline Floats product(const Floats& a, const Floats& b) {
+  Floats out;
+  for (int q = 0; q < 4; q++) out.q[q] = vmulq_f32(a.q[q], b.q[q]);
+  return out;
 }
 
 Floats rowQ80(const uint8_t* panel, int64_t cols, const IntRow& row) {
@@ -57,8 +58,8 @@ Floats rowQ4K(const uint8_t* panel, int64_t cols, const IntRow& row) {
   Floats out = zeros();
   for (int64_t block = 0; block < cols / kBlockCols; block++) {
     const uint8_t* from = panel + block * q4k_panel::kBytes;
+    const Floats d = loadHalves(from), dmin = loadHalves(from + 32);
     Q4KScales scales(from);
-    Floats sum = zeros(), min = zeros();
     for (int s = 0; s < 8; s++) {
       const int64_t at = 8 * block + s;
       const int8_t* x = row.quants + kSubCols * at;
@@ -79,10 +80,9 @@ Floats rowQ4K(const uint8_t* panel, int64_t cols, const IntRow& row) {
       });
       Floats scale, part;
       scales.next(scale, part);
-      addScaled(sum, dot, scale, row.scales[at]);
-      add(min, part, row.sums32[at]);
+      addScaled(out, dot, product(scale, d), row.scales[at]);
+      subtract(out, product(part, dmin), row.sums32[at]);
     }
-    addBlock(out, from, sum, min);
   }
   return out;
 }
@@ -91,7 +91,7 @@ Floats rowQ2K(const uint8_t* panel, int64_t cols, const IntRow& row) {
   Floats out = zeros();
   for (int64_t block = 0; block < cols / kBlockCols; block++) {
     const uint8_t* from = panel + block * q2k_panel::kBytes;
-    Floats sum = zeros(), min = zeros();
+    const Floats d = loadHalves(from), dmin = loadHalves(from + 32);
     for (int s = 0; s < 8; s++) {
       const int64_t at = 8 * block + s;
       const uint8x16x2_t scales = vld2q_u8(from + q2k_panel::kScales + 32 * s);  // of both halves of the 32 columns
@@ -109,11 +109,12 @@ Floats rowQ2K(const uint8_t* panel, int64_t cols, const IntRow& row) {
           });
           both.q[q] = vmlaq_s32(both.q[q], dot, scale.q[q]);
         }
-        add(min, toFloats(widen(vshrq_n_u8(scales.val[h], 4))), row.sums16[2 * at + h]);
       }
-      add(sum, toFloats(both), row.scales[at]);
+      addScaled(out, both, d, row.scales[at]);
+      for (int h = 0; h < 2; h++) {
+        subtract(out, product(toFloats(widen(vshrq_n_u8(scales.val[h], 4))), dmin), row.sums16[2 * at + h]);
+      }
     }
-    addBlock(out, from, sum, min);
   }
   return out;
 }
@@ -122,7 +123,7 @@ Floats rowIq2xxs(const uint8_t* panel, int64_t cols, const IntRow& row) {
   Floats out = zeros();
   for (int64_t block = 0; block < cols / kBlockCols; block++) {
     const uint8_t* from = panel + block * iq2xxs_panel::kBytes;
-    Floats sum = zeros();
+    const Floats d = loadHalves(from);
     for (int s = 0; s < 8; s++) {
       const int64_t at = 8 * block + s;
       for (int q = 0; q < 4; q++) {
@@ -134,11 +135,10 @@ Floats rowIq2xxs(const uint8_t* panel, int64_t cols, const IntRow& row) {
           for (int pair = 0; pair < 2; pair++) dots[pair] = vdotq_s32(dots[pair], part.values(entry, pair), x);
         }
         const float32x4_t dot = vcvtq_f32_s32(vpaddq_s32(dots[0], dots[1]));
-        sum.q[q] = vfmaq_f32(sum.q[q], dot, vmulq_n_f32(part.odd, row.scales[at]));
+        const float32x4_t scale = vmulq_f32(part.odd, vmulq_n_f32(d.q[q], 0.125f));
+        out.q[q] = vfmaq_f32(out.q[q], dot, vmulq_n_f32(scale, row.scales[at]));
       }
     }
-    const Floats d = loadHalves(from);
-    for (int q = 0; q < 4; q++) out.q[q] = vfmaq_f32(out.q[q], vmulq_n_f32(d.q[q], 0.125f), sum.q[q]);
   }
   return out;
 }
@@ -147,31 +147,23 @@ Floats rowMxfp4(const uint8_t* panel, int64_t cols, const float* x) {
   Floats out = zeros();
   for (int64_t sub = 0; sub < cols / kSubCols; sub++) {
     const uint8_t* from = panel + sub * mxfp4_panel::kBytes;
-    Floats sums[2] = {zeros(), zeros()};
-    for (int i = 0; i < 16; i++) {
-      Floats low, high;
-      mxfp4Codes(from, i, low, high);
-      add(sums[0], low, x[kSubCols * sub + i]);
-      add(sums[1], high, x[kSubCols * sub + 16 + i]);
-    }
     const Floats scale = mxfp4HalfScales(from);
-    for (int q = 0; q < 4; q++) out.q[q] = vfmaq_f32(out.q[q], vaddq_f32(sums[0].q[q], sums[1].q[q]), scale.q[q]);
+    for (int top = 0; top < 2; top++) {
+      for (int i = 0; i < 16; i++) {
+        Floats codes[2];
+        mxfp4Codes(from, i, codes[0], codes[1]);
+        add(out, product(codes[top], scale), x[kSubCols * sub + 16 * top + i]);
+      }
+    }
   }
   return out;
 }
 
-// Two columns at a time: eight sums hide the latency of the multiply-add.
 template <class Load>
 Floats rowPlain(const uint8_t* panel, int64_t cols, int columnBytes, const float* x, Load load) {
-  Floats sums[2] = {zeros(), zeros()};
-  int64_t col = 0;
-  for (; col + 2 <= cols; col += 2) {
-    add(sums[0], load(panel + col * columnBytes), x[col]);
-    add(sums[1], load(panel + (col + 1) * columnBytes), x[col + 1]);
-  }
-  if (col < cols) add(sums[0], load(panel + col * columnBytes), x[col]);
-  for (int q = 0; q < 4; q++) sums[0].q[q] = vaddq_f32(sums[0].q[q], sums[1].q[q]);
-  return sums[0];
+  Floats sum = zeros();
+  for (int64_t col = 0; col < cols; col++) add(sum, load(panel + col * columnBytes), x[col]);
+  return sum;
 }
 
 }  // namespace
