@@ -4,7 +4,7 @@ import { parseSpelledJson } from "../template/number-spelling.ts";
 import { ApiError } from "./api-error.ts";
 import { MAX_BODY_BYTES, MAX_JSON_DEPTH } from "./limits.ts";
 
-/** Reads and parses. Throws `ApiError`: `too-large`, or `invalid-request` with the position. */
+/** Reads and parses. Throws `ApiError`: `too-large`, `invalid-request` with the position, `cancelled` for a cut body. */
 export async function readJsonBody(request: Request): Promise<unknown> {
   const encoding = request.headers.get("content-encoding");
   if (encoding !== null && encoding !== "identity") {
@@ -28,12 +28,16 @@ async function readBytes(request: Request): Promise<Uint8Array> {
   if (declared > MAX_BODY_BYTES) throw tooLarge();
   const chunks: Uint8Array[] = [];
   let bytes = 0;
-  if (request.body !== null) {
+  if (request.body === null) return new Uint8Array();
+  try {
     for await (const chunk of request.body) {
       bytes += chunk.length;
       if (bytes > MAX_BODY_BYTES) throw tooLarge();
       chunks.push(chunk);
     }
+  } catch (error) {
+    if (error instanceof ApiError) throw error;
+    throw new ApiError("cancelled", "the client left before its request was whole", {}, { cause: error });
   }
   return Buffer.concat(chunks);
 }
