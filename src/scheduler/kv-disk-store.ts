@@ -108,7 +108,8 @@ export class KvDiskStore {
 
   #scan(name: string): void {
     const path = join(this.#folder, name);
-    if (name.endsWith(TEMPORARY_SUFFIX)) fs.rmSync(path, { force: true }); // a crash left it
+    // A crash left it.
+    if (name.endsWith(TEMPORARY_SUFFIX)) this.#attempt("remove from", () => fs.rmSync(path, { force: true }));
     if (!name.endsWith(SUFFIX)) return;
     const key = name.slice(0, -SUFFIX.length);
     try {

@@ -1,6 +1,6 @@
 // The memories of sampled calls and answers beside the saved states: after a restart all are needed for a conversation
 // to go on where it was.
-import { mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { deserializeReplay } from "../dsml/replay.ts";
 import { AnswerMemory } from "./answer-memory.ts";
@@ -14,7 +14,7 @@ const ANSWERS_FILE = "answers.bin";
 export interface MemoryFiles {
   calls: CallMemory;
   answers: AnswerMemory;
-  /** Writes each file whole or not at all. A folder that cannot be written is a line in the log. */
+  /** Writes each file whole or not at all. A folder that cannot be written is one line in the log. */
   save(): void;
 }
 
@@ -29,21 +29,25 @@ export function openMemoryFiles(folder: string | undefined, log: ServerLog): Mem
   const damagedCount = (restored?.damagedCount ?? 0) + (answerBytes ? answers.restore(answerBytes) : 0);
   if (damagedCount > 0) log.line(`${damagedCount} saved calls or answers are damaged and left out`);
   const save = () => {
-    write(folder, CALLS_FILE, calls.store.serialize(), log);
-    write(folder, ANSWERS_FILE, answers.serialize(), log);
+    try {
+      mkdirSync(folder, { recursive: true });
+      write(join(folder, CALLS_FILE), calls.store.serialize());
+      write(join(folder, ANSWERS_FILE), answers.serialize());
+    } catch (error) {
+      log.line(`calls and answers are not saved: ${(error as Error).message}`);
+    }
   };
   return { calls, answers, save };
 }
 
-function write(folder: string, name: string, bytes: Uint8Array, log: ServerLog): void {
+function write(path: string, bytes: Uint8Array): void {
+  const temporary = `${path}.${process.pid}.tmp`;
   try {
-    mkdirSync(folder, { recursive: true });
-    const path = join(folder, name);
-    const temporary = `${path}.${process.pid}.tmp`;
     writeFileSync(temporary, bytes, { mode: 0o600 });
     renameSync(temporary, path);
   } catch (error) {
-    log.line(`${name} is not saved: ${(error as Error).message}`);
+    if (existsSync(temporary)) rmSync(temporary); // cut off by a full disk
+    throw error;
   }
 }
 

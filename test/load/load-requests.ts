@@ -22,7 +22,7 @@ export interface MalformedRequest {
   statuses: readonly number[];
 }
 
-const PLACES = ["France", "Italy", "Spain", "Japan", "Egypt", "Peru", "Norway", "Kenya", "Chile", "India"];
+const PLACES = ["France", "Italy", "Japan", "Peru", "Norway", "India"];
 const WEATHER = {
   name: "get_weather",
   description: "Get the weather in a city.",
