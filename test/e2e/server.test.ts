@@ -1,36 +1,15 @@
 // `ds4-server` as a process, over the bundled model: the SDK talks to it, a signal ends it.
-import { type ChildProcess, spawn } from "node:child_process";
 import { mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import OpenAI from "openai";
+import type OpenAI from "openai";
 import { afterAll, afterEach, expect, it } from "vitest";
+import { killServers, startServer } from "../fixtures/server-process.ts";
 
-const ENTRY = join(import.meta.dirname, "..", "..", "src", "cli", "ds4-server.ts");
 const folder = mkdtempSync(join(tmpdir(), "ds4-server-"));
-const children: ChildProcess[] = [];
-afterEach(() => {
-  for (const child of children.splice(0)) child.kill("SIGKILL");
-});
+afterEach(killServers);
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
-
-/** Starts the server; resolves with its address when it is ready. */
-async function start(...flags: string[]) {
-  const child = spawn(process.execPath, [ENTRY, "--port", "0", "--ctx", "1024", ...flags], { stdio: "pipe" });
-  children.push(child);
-  let log = "";
-  const exited = new Promise<number | null>((resolve) => child.once("exit", resolve));
-  const url = await new Promise<string>((resolve, reject) => {
-    child.stderr.on("data", (chunk) => {
-      log += chunk;
-      const ready = /^ready: .* on (http:\S+),/m.exec(log);
-      if (ready !== null) resolve(ready[1]);
-    });
-    child.once("exit", (code) => reject(new Error(`exit ${code}: ${log}`)));
-  });
-  const openai = new OpenAI({ baseURL: `${url}/v1`, apiKey: "x", maxRetries: 0 });
-  return { child, url, openai, exited, log: () => log };
-}
+const start = (...flags: string[]) => startServer(flags);
 
 const question = { role: "user" as const, content: "What is the capital of France?" };
 const ask = { model: "m", messages: [question], temperature: 0, reasoning_effort: "none" as const };
