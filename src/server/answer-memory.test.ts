@@ -58,7 +58,7 @@ describe("an answer sent back is the tokens that were sampled (cases 98, 99)", (
     },
   );
 
-  it("brings back reasoning that the client left out, where the prompt keeps reasoning", async () => {
+  it("brings back reasoning that the client left out, where the prompt keeps reasoning (case 98)", async () => {
     const sampled = [..."why", "</think>", ...callTokens("bash", "command", "ls")].flatMap((text) =>
       tokenizer.specialId(text) === undefined && tokenizer.encode(text).length > 1 ? [...text] : [text],
     );
