@@ -134,35 +134,42 @@ void dotInt(const IntTile& tile, int subs, int64_t sub32, const IntRow* rows, in
   else dotIntAll<6, 8>(tile, subs, sub32, rows, count, out);
 }
 
-// One sum per row, column after column: the same order for any number of rows.
+// Even and odd columns apart, joined at the tile's end: the same order for any number of rows.
 template <int Rows>
 inline void dotFloatRows(const FloatTile& tile, int cols, const float* const* rows, float (*out)[kPanelRows]) {
-  __m256 sums[Rows][2];
+  __m256 sums[Rows][2][2];
   DS4_UNROLL
   for (int r = 0; r < Rows; r++) {
-    sums[r][0] = _mm256_load_ps(out[r]);
-    sums[r][1] = _mm256_load_ps(out[r] + 8);
+    DS4_UNROLL
+    for (int half = 0; half < 2; half++) {
+      sums[r][0][half] = _mm256_load_ps(out[r] + 8 * half);
+      sums[r][1][half] = _mm256_setzero_ps();
+    }
   }
-  for (int col = 0; col < cols; col++) {
+  const auto add = [&](int col, int p) __attribute__((always_inline)) {
     const __m256 low = _mm256_load_ps(tile.weights[col]), high = _mm256_load_ps(tile.weights[col] + 8);
     DS4_UNROLL
     for (int r = 0; r < Rows; r++) {
       const __m256 x = _mm256_broadcast_ss(rows[r] + col);
-      sums[r][0] = _mm256_fmadd_ps(low, x, sums[r][0]);
-      sums[r][1] = _mm256_fmadd_ps(high, x, sums[r][1]);
+      sums[r][p][0] = _mm256_fmadd_ps(low, x, sums[r][p][0]);
+      sums[r][p][1] = _mm256_fmadd_ps(high, x, sums[r][p][1]);
     }
-  }
+  };
+  int col = 0;
+  for (; col + 2 <= cols; col += 2) add(col, 0), add(col + 1, 1);
+  if (col < cols) add(col, 0);
   DS4_UNROLL
   for (int r = 0; r < Rows; r++) {
-    _mm256_store_ps(out[r], sums[r][0]);
-    _mm256_store_ps(out[r] + 8, sums[r][1]);
+    DS4_UNROLL
+    for (int half = 0; half < 2; half++) {
+      _mm256_store_ps(out[r] + 8 * half, _mm256_add_ps(sums[r][0][half], sums[r][1][half]));
+    }
   }
 }
 
 void dotFloat(const FloatTile& tile, int cols, const float* const* rows, int count, float (*out)[kPanelRows]) {
   int r = 0;
-  for (; r + 6 <= count; r += 6) dotFloatRows<6>(tile, cols, rows + r, out + r);
-  for (; r + 2 <= count; r += 2) dotFloatRows<2>(tile, cols, rows + r, out + r);
+  for (; r + 3 <= count; r += 3) dotFloatRows<3>(tile, cols, rows + r, out + r);
   for (; r < count; r++) dotFloatRows<1>(tile, cols, rows + r, out + r);
 }
 

@@ -6,7 +6,7 @@
 //
 // Bytes moved: the packed weights only, once. One thread, weights from memory, on an AMD EPYC (Zen 5, 2 cores, shared with
 // other programs; plain read 25 to 38 GB/s), GB/s and share of the plain read of the same run: F32 41 (108 %), F16 34
-// (89 %), BF16 37 (98 %), Q8_0 26 (68 %), Q4_K 29 (77 %), Q2_K 17 (45 %), MXFP4 7.5 (20 %), IQ2_XXS 4.4 (12 %). The last
+// (89 %), BF16 37 (98 %), Q8_0 26 (68 %), Q4_K 29 (77 %), Q2_K 17 (45 %), MXFP4 6.4 (17 %), IQ2_XXS 4.4 (12 %). The last
 // two are bound by instructions, not by memory. Repeat with: npm run bench:kernels
 #include "cpu/isa/kernel_set.h"
 
@@ -170,41 +170,59 @@ void rowIq2xxs(const uint8_t* panel, int64_t cols, const IntRow& row, __m256 (&o
 }
 
 void rowMxfp4(const uint8_t* panel, int64_t cols, const float* x, __m256 (&out)[2]) {
-  out[0] = out[1] = _mm256_setzero_ps();
+  constexpr int64_t kSubs = kBlockCols / kSubCols;
+  __m256 sums[2][2] = {};  // of even and of odd columns
   for (int64_t sub = 0; sub < cols / kSubCols; sub++) {
     const Mxfp4Sub weights(panel + sub * mxfp4_panel::kBytes);
     prefetch(panel + sub * mxfp4_panel::kBytes, mxfp4_panel::kBytes);
     const __m256 scale[2] = {weights.halfScale(0), weights.halfScale(1)};
-    for (int top = 0; top < 2; top++) {
-      const float* from = x + kSubCols * sub + 16 * top;
-#pragma GCC unroll 4
-      for (int i = 0; i < 16; i++) {
-        __m128i codes[2];
-        weights.codes(i, codes[0], codes[1]);
-        const __m256 value = _mm256_broadcast_ss(from + i);
-        out[0] = _mm256_fmadd_ps(_mm256_mul_ps(widenLow(codes[top]), scale[0]), value, out[0]);
-        out[1] = _mm256_fmadd_ps(_mm256_mul_ps(widenHigh(codes[top]), scale[1]), value, out[1]);
-      }
+    const float* from = x + kSubCols * sub;
+    const auto add = [&](__m128i codes, int col) {
+      const __m256 value = _mm256_broadcast_ss(from + col);
+      sums[col % 2][0] = _mm256_fmadd_ps(_mm256_mul_ps(widenLow(codes), scale[0]), value, sums[col % 2][0]);
+      sums[col % 2][1] = _mm256_fmadd_ps(_mm256_mul_ps(widenHigh(codes), scale[1]), value, sums[col % 2][1]);
+    };
+    __m128i high[16];
+#pragma GCC unroll 16
+    for (int i = 0; i < 16; i++) {
+      __m128i low;
+      weights.codes(i, low, high[i]);
+      add(low, i);
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < 16; i++) add(high[i], 16 + i);
+    if (sub % kSubs < kSubs - 1) continue;
+    for (int half = 0; half < 2; half++) {
+      sums[0][half] = _mm256_add_ps(sums[0][half], sums[1][half]);
+      sums[1][half] = _mm256_setzero_ps();
     }
   }
+  for (int half = 0; half < 2; half++) out[half] = _mm256_add_ps(sums[0][half], sums[1][half]);
 }
 
 template <int Bytes, class Load>
 inline void rowPlain(const uint8_t* panel, int64_t cols, const float* x, Load load, __m256 (&out)[2]) {
-  out[0] = out[1] = _mm256_setzero_ps();
-  const auto add = [&](int64_t at) {
+  __m256 sums[2][2] = {};  // of even and of odd columns
+  const auto add = [&](int64_t at, int p) {
     const uint8_t* from = panel + at * 16 * Bytes;
     const __m256 value = _mm256_broadcast_ss(x + at);
-    out[0] = _mm256_fmadd_ps(load(from), value, out[0]);
-    out[1] = _mm256_fmadd_ps(load(from + 8 * Bytes), value, out[1]);
+    sums[p][0] = _mm256_fmadd_ps(load(from), value, sums[p][0]);
+    sums[p][1] = _mm256_fmadd_ps(load(from + 8 * Bytes), value, sums[p][1]);
   };
-  int64_t col = 0;
-  for (; col + 4 <= cols; col += 4) {
-    prefetch(panel + col * 16 * Bytes, 64 * Bytes);
+  for (int64_t col = 0; col < cols;) {
+    const int64_t end = cols - col < kBlockCols ? cols : col + kBlockCols;
+    for (; col + 4 <= end; col += 4) {
+      prefetch(panel + col * 16 * Bytes, 64 * Bytes);
 #pragma GCC unroll 4
-    for (int p = 0; p < 4; p++) add(col + p);
+      for (int p = 0; p < 4; p++) add(col + p, p % 2);
+    }
+    for (; col < end; col++) add(col, col % 2);
+    for (int half = 0; half < 2; half++) {
+      sums[0][half] = _mm256_add_ps(sums[0][half], sums[1][half]);
+      sums[1][half] = _mm256_setzero_ps();
+    }
   }
-  for (; col < cols; col++) add(col);
+  out[0] = sums[0][0], out[1] = sums[0][1];
 }
 
 }  // namespace

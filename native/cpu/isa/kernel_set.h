@@ -20,8 +20,8 @@ struct IntRow {
 };
 
 /// Within a set, every function adds up a row in the same order, so that an answer does not depend on what is computed
-/// beside it: per 32 columns the scaled sum of whole numbers, then the minima; floats column by column (AVX-512: even and
-/// odd columns apart, joined every 256).
+/// beside it: per 32 columns the scaled sum of whole numbers, then the minima; floats column by column (on AVX: even
+/// and odd columns apart, joined every 256).
 struct KernelSet {
   const char* name;
   /// out[r][lane] += tile * row r, over `subs` runs of 32 columns starting at run `sub32` of the rows.
