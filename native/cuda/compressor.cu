@@ -101,16 +101,16 @@ extern "C" __global__ void __launch_bounds__(512)
   const float factor = 1.0f / sqrtf(blockSum(squares, room) / static_cast<float>(width) + normEpsilon);
   __half* entry = entries + static_cast<int64_t>(window) * parts * width;
   const int tail = width - 2 * pairs;
-  for (int c = threadIdx.x; c < tail; c += blockDim.x) {
-    ds4::cuda::storeParts(entry, width, parts, c, pooled[c] * factor * normWeight[c]);
+  for (int c = 2 * threadIdx.x; c < tail; c += 2 * blockDim.x) {
+    const float x = pooled[c] * factor * normWeight[c], y = pooled[c + 1] * factor * normWeight[c + 1];
+    ds4::cuda::storeParts(entry, width, parts, c, x, y);
   }
   for (int pair = threadIdx.x; pair < pairs; pair += blockDim.x) {
     const int c = tail + 2 * pair;
     const float x = pooled[c] * factor * normWeight[c], y = pooled[c + 1] * factor * normWeight[c + 1];
     const double angle = __fmul_rn(static_cast<float>(window * ratio), frequencies[pair]);
     const float cosine = static_cast<float>(cos(angle)), sine = static_cast<float>(sin(angle));
-    ds4::cuda::storeParts(entry, width, parts, c, x * cosine - y * sine);
-    ds4::cuda::storeParts(entry, width, parts, c + 1, x * sine + y * cosine);
+    ds4::cuda::storeParts(entry, width, parts, c, x * cosine - y * sine, x * sine + y * cosine);
   }
 }
 
@@ -121,7 +121,9 @@ extern "C" __global__ void __launch_bounds__(256)
                int dim) {
   const int row = blockIdx.x;
   if (row >= state->count) return;
-  const float* from = kv + static_cast<int64_t>(row) * dim;
+  const float2* from = reinterpret_cast<const float2*>(kv + static_cast<int64_t>(row) * dim);
   __half* to = ring + static_cast<int64_t>((state->start + row) % ringRows) * parts * dim;
-  for (int i = threadIdx.x; i < dim; i += blockDim.x) ds4::cuda::storeParts(to, dim, parts, i, from[i]);
+  for (int i = threadIdx.x; i < dim / 2; i += blockDim.x) {
+    ds4::cuda::storeParts(to, dim, parts, 2 * i, from[i].x, from[i].y);
+  }
 }

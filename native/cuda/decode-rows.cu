@@ -1,15 +1,14 @@
 // Decode of one token: queries and the new key row, each by a warp: norm, rotation, the key's place in the window.
 // Latency alone: 128 KiB of queries of 64 heads in and out.
-#include <cuda_fp16.h>
-
 #include "cuda/overlap.cuh"
 #include "cuda/reductions.cuh"
 #include "decode_state.cuh"
+#include "kv-rows.cuh"
 
 namespace ds4::cuda {
 
 /// queries [heads, dim], normed without weight and rotated in place; indexer queries [indexerHeads, indexerDim], rotated; the key
-/// row kv [dim], normed with its weight, rotated and written as float16 to the ring. The rotated values are a row's last 2 * pairs.
+/// row kv [dim], normed with its weight, rotated and written in parts to the ring. The rotated values are a row's last 2 * pairs.
 struct DecodeRows {
   const DecodeState* state;
   float *queries, *indexerQueries, *kv;
@@ -17,7 +16,7 @@ struct DecodeRows {
   __half* ring;
   int heads, dim, indexerHeads, indexerDim, pairs, ringRows;
   float epsilon;
-  int padding;
+  int parts;
 };
 
 constexpr int kMostCouples = 16;  // pairs of values per lane: rows of up to 1024
@@ -44,7 +43,7 @@ extern "C" __global__ void __launch_bounds__(128) decode_rows(const __grid_const
   }
   const float factor = indexer ? 1.0f : 1.0f / sqrtf(warpSum(squares) / static_cast<float>(dim) + d.epsilon);
   const int position = d.state->start;
-  __half2* place = reinterpret_cast<__half2*>(d.ring + static_cast<int64_t>(position % d.ringRows) * d.dim);
+  __half* place = d.ring + static_cast<int64_t>(position % d.ringRows) * d.parts * d.dim;
 #pragma unroll
   for (int i = 0; i < kMostCouples; i++) {
     const int at = 32 * i + lane;
@@ -60,8 +59,11 @@ extern "C" __global__ void __launch_bounds__(128) decode_rows(const __grid_const
       y = x * s + y * c;
       x = turned;
     }
-    if (query || indexer) row[at] = make_float2(x, y);
-    else place[at] = __floats2half2_rn(x, y);
+    if (query || indexer) {
+      row[at] = make_float2(x, y);
+    } else {
+      storeParts(place, dim, d.parts, 2 * at, x, y);
+    }
   }
 }
 

@@ -5,13 +5,6 @@
 
 namespace ds4::cuda {
 
-/// Value i of a row: parts * dim halves, first those that hold the values, then with two parts what they lack.
-__device__ __forceinline__ void storeParts(__half* row, int dim, int parts, int i, float value) {
-  const __half high = __float2half_rn(value);
-  row[i] = high;
-  if (parts == 2) row[dim + i] = __float2half_rn(value - __half2float(high));
-}
-
 /// What two floats have beyond `high`, their halves.
 __device__ __forceinline__ uint32_t lowHalves(float a, float b, uint32_t high) {
   const __half2 taken = *reinterpret_cast<const __half2*>(&high);
@@ -23,6 +16,15 @@ template <int PARTS>
 __device__ __forceinline__ void splitPair(uint32_t (&parts)[PARTS], float a, float b) {
   parts[0] = packHalves(a, b);
   if constexpr (PARTS == 2) parts[1] = lowHalves(a, b, parts[0]);
+}
+
+/// Values i and i + 1 (i even) of a row: parts * dim halves, first those that hold the values, then with two parts what
+/// they lack.
+__device__ __forceinline__ void storeParts(__half* row, int dim, int parts, int i, float a, float b) {
+  uint32_t split[2];
+  splitPair(split, a, b);
+  *reinterpret_cast<uint32_t*>(row + i) = split[0];
+  if (parts == 2) *reinterpret_cast<uint32_t*>(row + dim + i) = split[1];
 }
 
 }  // namespace ds4::cuda

@@ -1,8 +1,7 @@
-// Row-wise steps: norms, rotation, the window ring, the greedy choice. All read and write each value once (the norms
+// Row-wise steps: norms, rotation, the greedy choice. All read and write each value once (the norms
 // read twice, the second time from L1): prefill is limited by memory, one token by launch latency.
-#include <cuda_fp16.h>
+#include <cstdint>
 
-#include "decode_state.cuh"
 #include "reductions.cuh"
 
 /// A block per row of x [rows, width], in place: x * weight / rms; weight null = 1.
@@ -52,17 +51,6 @@ extern "C" __global__ void __launch_bounds__(256)
     const float c = cosines[angles + pair], s = inverse ? -sines[angles + pair] : sines[angles + pair];
     row[firstPair + pair] = make_float2(x * c - y * s, x * s + y * c);
   }
-}
-
-/// A block per row of the sequence: kv [count, dim] float32 to its place (position % ringRows) in the float16 ring.
-extern "C" __global__ void __launch_bounds__(256)
-    store_window(const DecodeState* __restrict__ state, const float* __restrict__ kv, __half* ring, int ringRows,
-                 int dim) {
-  const int row = blockIdx.x;
-  if (row >= state->count) return;
-  const float2* from = reinterpret_cast<const float2*>(kv + static_cast<int64_t>(row) * dim);
-  __half2* to = reinterpret_cast<__half2*>(ring + static_cast<int64_t>((state->start + row) % ringRows) * dim);
-  for (int i = threadIdx.x; i < dim / 2; i += blockDim.x) to[i] = __floats2half2_rn(from[i].x, from[i].y);
 }
 
 /// A block per row of logits [rows, vocab]: out[row] = index of the largest value, the lower index on ties. NaN never

@@ -2,8 +2,9 @@
 import type { Command } from "commander";
 import { listFrontiers } from "../bench/frontier-bench.ts";
 import { UsageError } from "../core/errors.ts";
+import type { KvType } from "../core/kv-type.ts";
 import type { BackendChoice } from "../session/engine-protocol.ts";
-import { backendOption } from "./backend-flags.ts";
+import { backendOption, kvTypeOption } from "./backend-flags.ts";
 import { integerIn, numberIn } from "./flag-values.ts";
 
 /** What commander collects. */
@@ -24,6 +25,7 @@ export interface BenchFlags {
   threads?: number;
   prefillChunk?: number;
   backend: BackendChoice;
+  kvType?: KvType;
   force?: boolean;
   quiet?: boolean;
 }
@@ -74,6 +76,7 @@ export function addBenchFlags(command: Command): Command {
     .option("-t, --threads <n>", "compute threads (default: chosen by the backend)", integerIn(1, 1024))
     .option("--prefill-chunk <n>", "prompt tokens per pass (default: the backend's most)", tokens)
     .addOption(backendOption())
+    .addOption(kvTypeOption())
     .option("--force", "load although the plan says that it does not fit in memory")
     .option("--quiet", "no progress and no notes");
 }

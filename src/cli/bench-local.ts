@@ -46,8 +46,8 @@ export async function benchLocally(flags: BenchFlags, terminal: Terminal, argv: 
     facts.ctxAllocTokens = sweep.allocTokens;
     // Before the weights: what is wrong with the prompt should not cost a load.
     const tokens = benchTokens(tokenizer, flags.promptFile, sweep.ctxMax);
-    const { threads, force } = flags;
-    const demand = { threads, force, ctxTokens: facts.ctxAllocTokens };
+    const { threads, kvType, force } = flags;
+    const demand = { threads, kvType, force, ctxTokens: facts.ctxAllocTokens };
     const oomScore = raiseOomScoreFor(file.sizeBytes);
     if (oomScore !== undefined) note(terminal, oomScoreText(oomScore));
     const opened = openBackend(file, { ...demand, backend: flags.backend }, { onProgress: bar.listener });

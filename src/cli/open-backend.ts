@@ -1,7 +1,7 @@
 // The composition root of the engine: which backend runs a file. Runs inside the worker thread.
 import type { Backend } from "../backend/backend.ts";
 import { type CpuOptions, createCpuBackend } from "../backend/cpu/cpu-backend.ts";
-import { createCudaBackend } from "../backend/cuda/cuda-backend.ts";
+import { type CudaOptions, createCudaBackend } from "../backend/cuda/cuda-backend.ts";
 import { loadNative, type NativeAddon } from "../backend/native.ts";
 import { createReferenceBackend } from "../backend/reference/reference-backend.ts";
 import { Ds4Error } from "../core/errors.ts";
@@ -23,8 +23,9 @@ export function openParts(options: EngineWorkerOptions, onProgress?: ProgressLis
     const choice = chooseBackend(options.backend, file, options);
     const warnings = [...choice.warnings, ...preflight(file, { ...options, backend: choice.name })];
     const tokenizer = tokenizerFromGguf(file);
-    const { threads, cancel } = options;
-    const backend = createBackend(choice, file, { threads, onProgress, signal: cancel && signalOf(cancel) });
+    const { threads, kvType, cancel } = options;
+    const load = { onProgress, signal: cancel && signalOf(cancel) };
+    const backend = createBackend(choice, file, { threads, kvType, ...load });
     const createDecoder = () => tokenizer.createDetokenizer({ hideControl: true });
     const constraints = new ConstraintFactory(tokenizer);
     const openConstraint: EngineParts["openConstraint"] = (constraint) => constraints.open(constraint);
@@ -57,9 +58,10 @@ export function openBackend(
   options: OpenBackendOptions,
   load: LoadOptions = {},
 ): { backend: Backend; warnings: string[] } {
+  const { threads, kvType } = options;
   const choice = chooseBackend(options.backend, file, options);
   const warnings = [...choice.warnings, ...preflight(file, { ...options, backend: choice.name })];
-  return { backend: createBackend(choice, file, { threads: options.threads, ...load }), warnings };
+  return { backend: createBackend(choice, file, { threads, kvType, ...load }), warnings };
 }
 
 /** Which backend will run, before anything of it exists. */
@@ -99,7 +101,7 @@ export function chooseBackend(choice: BackendChoice, file: GgufFile, demand: Dem
   return { name: "cpu", addon, warnings: [warning] };
 }
 
-function createBackend(choice: BackendDecision, file: GgufFile, options: CpuOptions): Backend {
+function createBackend(choice: BackendDecision, file: GgufFile, options: CpuOptions & CudaOptions): Backend {
   if (choice.name === "cuda") return createCudaBackend(file, choice.addon, options);
   return choice.name === "cpu" ? createCpuBackend(file, choice.addon, options) : createReferenceBackend(file);
 }

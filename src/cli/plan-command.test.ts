@@ -59,7 +59,7 @@ test("a plan that does not fit is printed and refused with exit code 3", () => {
 });
 
 test("remedies of the JSON pass when they are tried", () => {
-  const { out, code } = run("ds4f-q2-q4", { budget: 96 * GIB, ctx: 524_288, slots: 3, json: true });
+  const { out, code } = run("ds4f-q2-q4", { budget: 96 * GIB, ctx: 1_048_576, slots: 3, json: true });
   expect(code).toBe(3);
   const { remedies, verdict } = JSON.parse(out);
   expect(verdict).toBe("refused");
@@ -67,6 +67,15 @@ test("remedies of the JSON pass when they are tried", () => {
   const [file, ctx] = remedies;
   expect(run("ds4f-q2-q4", { budget: 96 * GIB, ctx: ctx.options.ctxTokens, slots: 3 }).code).toBe(EXIT.ok);
   expect(run(file.alias, { budget: 96 * GIB, ctx: file.options.ctxTokens, slots: 3 }).code).toBe(EXIT.ok);
+});
+
+test("two halves per value double the rows of keys and values on a GPU", () => {
+  const rowBytes = (kvType: "f16" | "f16x2") => {
+    const { regions } = JSON.parse(run("ds4f-q2", { json: true, ctx: 65_536, kvType }).out);
+    return regions.find(({ id }: { id: string }) => id === "kv/compressed-4").bytes;
+  };
+  expect(rowBytes("f16")).toBe(21 * (65_536 / 4) * 512 * 2);
+  expect(rowBytes("f16x2")).toBe(2 * rowBytes("f16"));
 });
 
 test("JSON holds every region and adds up", () => {

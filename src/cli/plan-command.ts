@@ -3,6 +3,7 @@ import { existsSync, writeFileSync } from "node:fs";
 import { type Command, InvalidArgumentError, Option } from "commander";
 import { isPublishedAlias, PUBLISHED_ALIASES, publishedModel } from "../convert/published-models.ts";
 import { type MemoryError, UsageError } from "../core/errors.ts";
+import type { KvType } from "../core/kv-type.ts";
 import { openGguf } from "../gguf/open-gguf.ts";
 import { findKnownMachine, KNOWN_MACHINE_NAMES } from "../machine/known-machines.ts";
 import { type Machine, withBudget } from "../machine/machine.ts";
@@ -11,6 +12,7 @@ import { checkFits, type Fit, refusal } from "../plan/fit.ts";
 import { type MemoryPlan, type PlanOptions, planMemory, planPools } from "../plan/memory-plan.ts";
 import { findRemedies, type PlanRequest, type Remedy } from "../plan/remedies.ts";
 import { CUDA_BATCH_TOKENS } from "../plan/scratch-size.ts";
+import { kvTypeOption } from "./backend-flags.ts";
 import { EXIT } from "./exit-codes.ts";
 import { integerIn, parseBytes } from "./flag-values.ts";
 import { sweepChart, sweepContexts, sweepText } from "./plan-sweep.ts";
@@ -24,6 +26,7 @@ export interface PlanFlags {
   slots: number;
   budget?: number;
   device: string;
+  kvType?: KvType;
   json?: boolean;
   sweep?: "ctx";
   svg?: string;
@@ -61,6 +64,7 @@ export function registerPlan(program: Command): void {
         .choices(["cpu", ...KNOWN_MACHINE_NAMES])
         .default("cpu"),
     )
+    .addOption(kvTypeOption())
     .addOption(new Option("--sweep <what>", "memory over the context").choices(["ctx"]))
     .option("--svg <file>", "write the sweep as a picture", nonEmpty)
     .option("--json", "print everything as one JSON document")
@@ -143,8 +147,12 @@ function modelOf(path: string): BoundModel {
   }
 }
 
-function optionsFor(model: BoundModel, { ctx, slots, device }: PlanFlags): PlanOptions {
-  const options = { ...runOptions(model.spec, { backend: "cpu", ctxTokens: ctx }), slots, headRows: slots };
+function optionsFor(model: BoundModel, { ctx, slots, device, kvType }: PlanFlags): PlanOptions {
+  const options = {
+    ...runOptions(model.spec, { backend: "cpu", ctxTokens: ctx, kvType }),
+    slots,
+    headRows: slots,
+  };
   return device === "cpu" ? options : { ...options, backend: "cuda", batchTokens: CUDA_BATCH_TOKENS };
 }
 

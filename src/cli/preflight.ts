@@ -4,6 +4,7 @@ import { decodedBytes, MAX_DECODED_BYTES } from "../backend/reference/weight-dec
 import { modelTensors } from "../convert/model-shape.ts";
 import { PUBLISHED_ALIASES, publishedModel } from "../convert/published-models.ts";
 import { MemoryError } from "../core/errors.ts";
+import type { KvType } from "../core/kv-type.ts";
 import type { GgufFile } from "../gguf/gguf-file.ts";
 import { type Machine, withFreed } from "../machine/machine.ts";
 import { probeMachine } from "../machine/probe.ts";
@@ -28,6 +29,8 @@ export interface RunDemand {
   /** KV states, and bytes for checkpoints of them; 1 and 0 by default. */
   slots?: number;
   checkpointBytes?: number;
+  /** Rows of keys and values on CUDA. */
+  kvType?: KvType;
   /** Load although the plan does not fit. `false`: the user could say so, and is told; undefined: there is no flag. */
   force?: boolean;
 }
@@ -52,6 +55,7 @@ export function runOptions(spec: ModelSpec, demand: RunDemand): PlanOptions {
     headRows: demand.headRows ?? slots,
     threads: demand.threads ?? availableParallelism(),
     checkpointBytes,
+    kvType: demand.kvType,
   };
 }
 

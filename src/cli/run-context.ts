@@ -48,7 +48,8 @@ function refuseUnfit(path: string, flags: RunFlags, ctx = flags.ctx): void {
   const file = openGguf(path);
   try {
     const ctxTokens = flags.perplexityFile === undefined ? ctx : (flags.pplCtx ?? ctx);
-    const demand = { threads: flags.threads, ctxTokens, force: flags.force === true };
+    const { threads, kvType } = flags;
+    const demand = { threads, kvType, ctxTokens, force: flags.force === true };
     preflight(file, { ...demand, backend: chooseBackend(backendOf(flags), file, demand).name });
   } finally {
     file.close();
@@ -123,6 +124,7 @@ export class RunContext {
         modelPath: model.path,
         backend: backendOf(flags),
         threads: flags.threads,
+        kvType: flags.kvType,
         ctxTokens: demand.ctxTokens ?? flags.ctx,
         headRows: demand.headRows,
         force: flags.force === true,

@@ -4,7 +4,7 @@ import { type Command, Option } from "commander";
 import { MAX_TOP_LOGPROBS } from "../session/logprobs.ts";
 import { SAMPLING_DEFAULTS, SAMPLING_RANGES, type SamplingParams } from "../session/sampling-params.ts";
 import type { Thinking } from "../template/conversation.ts";
-import { type BackendFlags, backendOption, backendShortcuts } from "./backend-flags.ts";
+import { type BackendFlags, backendOption, backendShortcuts, kvTypeOption } from "./backend-flags.ts";
 import { collectBias, collectText, integerIn, numberIn, parseSeed } from "./flag-values.ts";
 
 /** Largest context that can be asked for; the model's own limit is checked when it is known. */
@@ -119,6 +119,7 @@ export function addRunFlags(command: Command): void {
     flag("--prefill-chunk <n>", "prompt tokens per pass; results do not depend on it").argParser(positive),
     backendOption(),
     ...backendShortcuts(),
+    kvTypeOption(),
     flag("--force", "load the model even if it does not fit in memory"),
   );
   group(

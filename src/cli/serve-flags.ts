@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { type Command, InvalidArgumentError, Option } from "commander";
 import { UsageError } from "../core/errors.ts";
 import { MAX_QUEUED_REQUESTS } from "../server/limits.ts";
-import { type BackendFlags, backendOption, backendShortcuts } from "./backend-flags.ts";
+import { type BackendFlags, backendOption, backendShortcuts, kvTypeOption } from "./backend-flags.ts";
 import { collectText, integerIn } from "./flag-values.ts";
 
 /** What commander collects. */
@@ -88,6 +88,7 @@ export function addServeFlags(command: Command): Command {
     flag("--prefill-chunk <n>", "most prompt tokens per pass").argParser(positive).default(512),
     backendOption(),
     ...backendShortcuts(),
+    kvTypeOption(),
     flag("--force", "load the model even if it does not fit in memory"),
   );
   return command;

@@ -112,12 +112,17 @@ function chooseRoom(path: string, flags: ServeFlags, choice: BackendChoice, term
   if (flags.slots === undefined) choices.push({ slots: 1, checkpointBytes: 0 });
   const file = openGguf(path);
   try {
-    const { ctx: ctxTokens, threads } = flags;
-    const backend = chooseBackend(choice, file, { threads, ctxTokens, ...choices[choices.length - 1] }).name;
+    const { ctx: ctxTokens, threads, kvType } = flags;
+    const backend = chooseBackend(choice, file, {
+      threads,
+      kvType,
+      ctxTokens,
+      ...choices[choices.length - 1],
+    }).name;
     for (const [index, room] of choices.entries()) {
       const isLast = index === choices.length - 1;
       const force = isLast && flags.force === true;
-      const demand = { backend, threads: flags.threads, ctxTokens: flags.ctx, ...room };
+      const demand = { backend, threads, kvType, ctxTokens, ...room };
       try {
         preflight(file, { ...demand, force });
         if (index > 0) note(terminal, "memory is short: one slot and no checkpoints; see ds4 plan");
@@ -144,6 +149,7 @@ async function openEngine(
     modelPath: path,
     backend: backendOf(flags),
     threads: flags.threads,
+    kvType: flags.kvType,
     ctxTokens: flags.ctx,
     headRows: slots,
     force: flags.force === true,

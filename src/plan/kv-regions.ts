@@ -3,7 +3,7 @@ import { layerKvSizes, pendingValues } from "./kv-size.ts";
 import type { PlanInput, PlanOptions, Region } from "./memory-plan.ts";
 
 /** Bytes of a row's value: float32, or on CUDA one or two halves. Raw projections are float32. */
-const rowBytesOf = ({ backend, halfRows }: PlanOptions) => (backend === "cuda" && halfRows ? 2 : 4);
+const rowBytesOf = ({ backend, kvType }: PlanOptions) => (backend === "cuda" && kvType !== "f16x2" ? 2 : 4);
 const PENDING_BYTES = 4;
 
 /** Regions of the KV state of all slots, and of the sessions that own them. */

@@ -97,19 +97,20 @@ test("routed experts are told apart by type", () => {
 
 // Case 2: a plan that grows does so on purpose, by a change of these numbers.
 // Contexts of 4096, 131072, 500000 and 1048576 tokens.
-const GOLDEN: [PublishedAlias, "cpu" | "cuda" | "cuda, half rows", number[]][] = [
-  ["ds4f-q2", "cuda, half rows", [89_299_197_424, 90_173_300_208, 92_713_298_832, 96_490_249_712]],
+const GOLDEN: [PublishedAlias, "cpu" | "cuda" | "cuda, f16x2", number[]][] = [
+  ["ds4f-q2", "cuda", [89_299_197_424, 90_173_300_208, 92_713_298_832, 96_490_249_712]],
   ["ds4f-q2", "cpu", [87_547_297_264, 89_297_206_768, 94_381_946_640, 101_942_705_648]],
-  ["ds4f-q2-q4", "cuda, half rows", [100_170_833_392, 101_044_936_176, 103_584_934_800, 107_361_885_680]],
+  ["ds4f-q2-q4", "cuda", [100_170_833_392, 101_044_936_176, 103_584_934_800, 107_361_885_680]],
   ["ds4f-q2-q4", "cpu", [98_418_933_232, 100_168_842_736, 105_253_582_608, 112_814_341_616]],
-  ["ds4f-q4", "cuda, half rows", [167_212_588_528, 168_086_691_312, 170_626_689_936, 174_403_640_816]],
-  ["ds4f-q4", "cuda", [167_336_582_640, 169_084_280_304, 174_162_498_448, 181_713_657_328]],
+  ["ds4f-q4", "cuda", [167_212_588_528, 168_086_691_312, 170_626_689_936, 174_403_640_816]],
+  ["ds4f-q4", "cuda, f16x2", [167_336_582_640, 169_084_280_304, 174_162_498_448, 181_713_657_328]],
   ["ds4f-q4", "cpu", [165_460_688_368, 167_210_597_872, 172_295_337_744, 179_856_096_752]],
 ];
 
 test.each(GOLDEN)("golden totals of %s on %s", (alias, backend, totals) => {
   const model = publishedModel(alias);
-  const base = backend === "cpu" ? cpu : { ...cuda, halfRows: backend === "cuda, half rows" };
+  const onCuda: PlanOptions = { ...cuda, kvType: backend === "cuda, f16x2" ? "f16x2" : "f16" };
+  const base = backend === "cpu" ? cpu : onCuda;
   const found = [4096, 131_072, 500_000, 1_048_576].map((ctxTokens) =>
     regionBytes(plan(model, { ...base, ctxTokens })),
   );
@@ -140,7 +141,7 @@ test("KV grows with slots and context, weights with neither", () => {
 
 test("a full million tokens of KV in F16 take what the model's design says", () => {
   // Per token: 21 layers of (512 + 128) / 4 values and 20 layers of 512 / 128, two bytes each.
-  const { regions } = plan(publishedModel("ds4f-q2"), { ctxTokens: 1_048_576, halfRows: true });
+  const { regions } = plan(publishedModel("ds4f-q2"), { ctxTokens: 1_048_576 });
   const bytes = (id: string) => regions.find((region) => region.id === id)!.bytes;
   expect(bytes("kv/compressed-4")).toBe(21 * 262_144 * 512 * 2);
   expect(bytes("kv/indexer")).toBe(21 * 262_144 * 128 * 2);

@@ -1,6 +1,7 @@
 // The memory plan: every region that a run allocates, by owner and pool, computed from a file's header before anything
 // is allocated. A pure value: printed, compared with a machine, and carried out by residency and backend.
 import { Ds4Error } from "../core/errors.ts";
+import type { KvType } from "../core/kv-type.ts";
 import type { Machine, MemoryPool } from "../machine/machine.ts";
 import type { BoundModel } from "../model/weights.ts";
 import { kvRegions } from "./kv-regions.ts";
@@ -45,8 +46,8 @@ export interface PlanOptions {
   threads: number;
   /** Budget for checkpoints of KV states in memory; 0 by default. */
   checkpointBytes?: number;
-  /** CUDA only: rows of keys and values as float16 instead of two halves each. */
-  halfRows?: boolean;
+  /** CUDA only: rows of keys and values, "f16" by default. */
+  kvType?: KvType;
 }
 
 /** Every region, and what the file holds that is not loaded. */

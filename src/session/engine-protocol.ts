@@ -1,6 +1,7 @@
 // The messages between the main thread and the engine's worker, and how errors cross. Plain data only.
 import type { BackendStats } from "../backend/backend.ts";
 import { CancelledError, Ds4Error, type ErrorCode, MemoryError } from "../core/errors.ts";
+import type { KvType } from "../core/kv-type.ts";
 import type { Progress } from "../core/progress.ts";
 import type { ModelSpec } from "../model/model-spec.ts";
 import type { EvaluateRequest, EvaluateResult } from "./evaluate.ts";
@@ -16,6 +17,8 @@ export interface EngineWorkerOptions {
   backend: BackendChoice;
   /** Compute threads; undefined lets the backend choose. */
   threads?: number;
+  /** Rows of keys and values on CUDA; "f16" by default. */
+  kvType?: KvType;
   /** Context to allocate; undefined takes the default, at most what the model was trained for. */
   ctxTokens?: number;
   /** Most tokens whose logits one call will want: 1 unless texts are scored. Counts in the memory plan. */

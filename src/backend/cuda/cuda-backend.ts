@@ -1,6 +1,7 @@
 // The CUDA backend: weights, KV states and activations in device memory, kernels ordered by TypeScript.
 import { availableParallelism } from "node:os";
 import { Ds4Error, UsageError } from "../../core/errors.ts";
+import type { KvType } from "../../core/kv-type.ts";
 import type { GgufFile } from "../../gguf/gguf-file.ts";
 import type { ModelSpec } from "../../model/model-spec.ts";
 import { ropeFrequencies } from "../../model/rope-frequencies.ts";
@@ -42,8 +43,8 @@ export interface CudaOptions extends LoadOptions, DeviceOptions {
   threads?: number;
   /** Most tokens of one forward call (2048). */
   maxBatchTokens?: number;
-  /** Keep rows of keys and values as float16: half the memory, logits differ by some 1e-3. Default: with 22 bits. */
-  halfRows?: boolean;
+  /** Rows of keys and values ("f16"): with "f16x2" they take twice the memory and logits are the CPU's to 1e-5. */
+  kvType?: KvType;
   /** For tests: what runs instead of the kernels. */
   steps?: CudaSteps;
 }
@@ -112,7 +113,7 @@ function openParts(
     const roles = modelWeights(model, weights);
     return {
       ...{ device, weights, scratch, workMemory, steps, maxBatchTokens },
-      rowParts: options.halfRows ? 1 : 2,
+      rowParts: options.kvType === "f16x2" ? 2 : 1,
       graphs: new StepGraphs(stream),
       model: roles,
       streams: steps === kernelSteps && canStream(roles),

@@ -112,6 +112,7 @@ function turnRows(pass: CudaPass, layer: CudaLayerWeights, segment: Segment<Cuda
     ...{ heads: spec.headCount, dim: spec.headDim },
     ...{ indexerHeads: layer.indexer ? spec.indexerHeadCount : 0, indexerDim: spec.indexerHeadDim },
     ...{ pairs: spec.rope.dims / 2, ringRows: segment.kv.ringRows, epsilon: spec.normEpsilon },
+    rowParts: segment.kv.rowParts,
   });
 }
 

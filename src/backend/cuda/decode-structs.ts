@@ -1,6 +1,7 @@
 // The parameter structs of the kernels that decode one token, byte for byte: native/cuda/decode-products.cu,
 // decode-experts.cu, hyper-join.cu, hyper-tail.cuh, decode-rows.cu. Every struct is a multiple of 8 bytes.
 import { assert } from "../../core/errors.ts";
+import type { RowParts } from "./half-rows.ts";
 import type { Addressed, KernelArg } from "./kernel-args.ts";
 import type { DeviceMatrix } from "./matrix.ts";
 import { StructBytes } from "./matrix-structs.ts";
@@ -122,6 +123,7 @@ export interface DecodeRowsArg {
   pairs: number;
   ringRows: number;
   epsilon: number;
+  rowParts: RowParts;
 }
 
 const TAIL_BYTES = 72;
@@ -199,5 +201,5 @@ export function decodeRowsStruct(d: DecodeRowsArg): KernelArg {
   const bytes = new StructBytes(96).address(d.state).address(d.queries).address(d.indexerQueries);
   bytes.address(d.kv).address(d.normWeight).address(d.cosines).address(d.sines).address(d.ring);
   bytes.i32(d.heads).i32(d.dim).i32(d.indexerHeads).i32(d.indexerDim).i32(d.pairs).i32(d.ringRows);
-  return bytes.f32(d.epsilon).i32(0).arg();
+  return bytes.f32(d.epsilon).i32(d.rowParts).arg();
 }

@@ -157,7 +157,7 @@ export function storeWindow(
   ring: DeviceBuffer,
 ): void {
   const args = [p(state), p(kv), p(ring), i32(parts), i32(ringRows), i32(dim)];
-  const threads = Math.min(256, blocks(dim, 32) * 32);
+  const threads = Math.min(256, blocks(dim / 2, 32) * 32);
   module.launch(stream, "store_rows", [count, 1, 1], [threads, 1, 1], 0, args);
 }
 
