@@ -6,6 +6,8 @@ export type {
   ChatContent,
   ChatContentPart,
   ChatMessageParam,
+  ChatResponseFormat,
+  ChatToolChoice,
   ChatToolParam,
   ReasoningEffort,
   RequestOptions,

@@ -41,6 +41,29 @@ export interface ChatToolParam {
   };
 }
 
+/** Whether and which tools are called. */
+export type ChatToolChoice =
+  | "auto"
+  | "none"
+  | "required"
+  | { type: "function"; function: { name: string } }
+  | { type: "custom"; custom: object }
+  | { type: "allowed_tools"; allowed_tools: object };
+
+/** Form of the answer. */
+export type ChatResponseFormat =
+  | { type: "text" }
+  | { type: "json_object" }
+  | {
+      type: "json_schema";
+      json_schema: {
+        name: string;
+        schema?: { readonly [key: string]: unknown };
+        strict?: boolean | null;
+        description?: string;
+      };
+    };
+
 /** How hard to think; `minimal` and `low` are low, `medium` to `xhigh` are on. */
 export type ReasoningEffort = "none" | "minimal" | "low" | "medium" | "high" | "xhigh" | "max";
 
@@ -73,8 +96,9 @@ export interface ChatCompletionParams {
   logprobs?: boolean | null;
   top_logprobs?: number | null;
   tools?: readonly ChatToolParam[] | null;
-  tool_choice?: string | { readonly type: string } | null;
-  response_format?: { readonly type: string } | null;
+  /** Default `auto`. What is not supported is refused, never ignored. */
+  tool_choice?: ChatToolChoice | null;
+  response_format?: ChatResponseFormat | null;
   reasoning_effort?: ReasoningEffort | null;
   /** Thinks at most `budget_tokens`, or not at all. */
   thinking?: { type: "enabled" | "disabled" | "adaptive" | "auto"; budget_tokens?: number | null } | null;
