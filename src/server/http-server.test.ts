@@ -198,4 +198,11 @@ describe("clients that leave", () => {
     socket.destroy();
     await until(() => server.source.running === 0);
   });
+
+  it("gives the port back when it is destroyed, so that a failed start ends the process", async () => {
+    const { http } = await open();
+    expect((await fetch(`${http.url}/health`)).status).toBe(200);
+    http.destroy();
+    await expect(fetch(`${http.url}/health`)).rejects.toThrow("fetch failed");
+  });
 });

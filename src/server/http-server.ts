@@ -30,7 +30,7 @@ export interface HttpServer {
   port: number;
   /** Takes no new connections and closes idle ones; resolves when the last has ended. */
   stop(): Promise<void>;
-  /** Closes every connection. */
+  /** Closes every connection and takes no new ones. */
   destroy(): void;
 }
 
@@ -64,7 +64,10 @@ export async function listen(app: Hono, options: ListenOptions): Promise<HttpSer
         server.close(() => resolve());
         server.closeIdleConnections();
       }),
-    destroy: () => server.closeAllConnections(),
+    destroy: () => {
+      server.close(); // or the port would keep a process alive whose model could not be loaded
+      server.closeAllConnections();
+    },
   };
 }
 

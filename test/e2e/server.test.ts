@@ -30,7 +30,10 @@ it("answers, reuses the prompt on a second turn, and ends on SIGTERM with its st
   expect(cached).toBeGreaterThanOrEqual(again.usage!.prompt_tokens - 4);
   const metrics = await (await fetch(`${first.url}/metrics`)).text();
   expect(metrics).toContain('ds4_answers_total{outcome="finished"} 3');
-  expect(metrics).toMatch(/^ds4_memory_bytes\{region="weights"\} [1-9]/m);
+  const weights = /^ds4_memory_bytes\{region="weights"\} ([1-9]\d*)$/m.exec(metrics)?.[1];
+  expect(metrics).toContain(`ds4_memory_planned_bytes{region="weights"} ${weights}\n`);
+  expect(metrics).toMatch(/^ds4_memory_planned_bytes\{region="process"\} [1-9]/m);
+  expect(metrics).toMatch(/^ds4_process_resident_bytes [1-9]/m);
   first.child.kill("SIGTERM");
   expect(await first.exited).toBe(0);
   expect(readdirSync(disk)).toContain("tool-calls.bin");

@@ -2,6 +2,7 @@
 import { apiKey, request, ServerError } from "./api.js";
 import { byId, el, icon } from "./dom.js";
 import { codeNode } from "./markdown.js";
+import { inlineNodes } from "./markdown-inline.js";
 import { schemaFields, typeText } from "./schema-view.js";
 
 /**
@@ -109,7 +110,7 @@ function endpointView(endpoint) {
     "article",
     { class: "endpoint", id },
     el("h3", {}, methodBadge(method), el("a", { href: `#${id}` }, path)),
-    el("p", {}, operation.summary ?? ""),
+    el("p", {}, ...inlineNodes(operation.summary ?? "")),
     operation.description && el("p", { class: "hint" }, operation.description),
     operation.parameters?.length > 0 && el("h4", {}, "Parameters"),
     operation.parameters?.length > 0 && parameterList(operation.parameters),
@@ -158,7 +159,7 @@ function parameterList(parameters) {
 /** @param {Json} responses */
 function responseTable(responses) {
   const rows = Object.entries(responses).map(([status, { description }]) =>
-    el("tr", {}, el("th", { scope: "row" }, status), el("td", {}, description)),
+    el("tr", {}, el("th", { scope: "row" }, status), el("td", {}, ...inlineNodes(description))),
   );
   return el(
     "div",
