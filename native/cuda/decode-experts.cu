@@ -2,7 +2,9 @@
 //
 // Bytes moved: the packed weights once. The router's choice hides behind the shared expert's gate and up; the experts' down
 // products are summed with their weights where they are made, and what follows the block's output happens there too.
+#include "cuda/hyper-join.cuh"
 #include "cuda/hyper-tail.cuh"
+#include "cuda/pair-source.cuh"
 #include "cuda/router-choice.cuh"
 #include "cuda/shared-sums.cuh"
 #include "cuda/stream-rows.cuh"
@@ -10,109 +12,107 @@
 namespace ds4::cuda {
 
 constexpr int kMostUsedExperts = 32;
+constexpr int kMostGatedPairs = 4096;
 
-/// Gate and up of an expert: a task is panel `panel` of both, by parts of the columns. slices: experts by slot, or one.
+// Warps that brought 16 of 32 values of h; zero again after each launch.
+__device__ unsigned int gatedArrivals[kMostGatedPairs];
+
+/// Gate and up of experts: a task is a panel of both, or a part of its columns. experts: by slot; null: slice 0.
 struct GatedSource {
   const Matrix &gate, &up;
-  const int* experts;  // in shared memory; null: slice 0
+  const int* experts;  // in shared memory
   StagedRows rows;
   const uint8_t* tables;
   int unitCols, splits;
 
-  struct Place {
-    const uint8_t* panel;
-    int split, units;
-  };
-
-  __device__ __forceinline__ Place place(int task) const {
+  __device__ __forceinline__ PanelPlace place(int task) const {
     const int panels = gate.rows / 16, whole = task / splits;
     const int split = task - whole * splits, slot = whole / panels;
     const int slice = experts != nullptr ? experts[slot] : 0;
     const Matrix& matrix = (threadIdx.x & 16) == 0 ? gate : up;
-    const int units = (gate.cols + unitCols - 1) / unitCols;
-    return {panelOf(matrix, slice, whole - slot * panels), split, (units - split + splits - 1) / splits};
+    return panelPart(panelOf(matrix, slice, whole - slot * panels), (gate.cols + unitCols - 1) / unitCols, split, splits);
   }
   template <class Stream>
-  __device__ __forceinline__ void fetch(const Place& place, int unit, Stream& stream, const Lane& lane) const {
-    stream.load(place.panel, unit * splits + place.split, gate.cols, lane);
+  __device__ __forceinline__ int prefetch(const PanelPlace& place) const {
+    return prefetchUnits<Stream>(gate.type, place.panel, place.first, place.units, gate.cols / unitCols);
   }
   template <class Stream>
-  __device__ __forceinline__ void add(const Place& place, int unit, const Stream& stream, const Lane& lane,
+  __device__ __forceinline__ void fetch(const PanelPlace& place, int unit, Stream& stream, const Lane& lane) const {
+    stream.load(place.panel, place.first + unit, gate.cols, lane);
+  }
+  template <class Stream>
+  __device__ __forceinline__ void add(const PanelPlace& place, int unit, const Stream& stream, const Lane& lane,
                                       float (&total)[8]) const {
-    stream.add(unit * splits + place.split, lane, rows, 0, 1.0f, tables, total);
+    stream.add(place.first + unit, lane, rows, 0, 1.0f, tables, total);
   }
 };
 
-// h of 16 rows from the sums of gate (lanes 0 to 15) and up.
-__device__ __forceinline__ void storeGated(float sum, float limit, float* h) {
+/// Where h goes: float32 and int8 form, `rows` values; firstArrival: of its pairs of panels.
+struct GatedOut {
+  float* h;
+  QuantizedRow quantized;
+  int rows, firstArrival;
+};
+
+// 16 values of h from the sums of gate (lanes 0 to 15) and up. The warp that has the second half of 32 writes their int8 form.
+__device__ __forceinline__ void finishGated(float sum, float limit, const GatedOut& out, int panel) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
   const float up = __shfl_down_sync(0xffffffffu, sum, 16);
-  if (threadIdx.x % 32 < 16) h[threadIdx.x % 32] = swiglu(sum, up, limit);
+  if (lane < 16) __stcg(out.h + 16 * panel + lane, swiglu(sum, up, limit));
+  const int first = panel / 2 * 32;
+  if (first + 16 < out.rows && !arrivesLast(&gatedArrivals[out.firstArrival + panel / 2], 2)) return;
+  __syncwarp();
+  const float value = first + lane < out.rows ? __ldcg(out.h + first + lane) : 0.0f;
+  storeQuantized(value, out.quantized, first);
 }
 
-/// A pair of panels of a plain matrix, by parts of the columns.
-struct PairSource {
-  const Matrix& matrix;
-  StagedRows rows;
-  const uint8_t* tables;
-  int unitCols, splits;
-
-  struct Place {
-    const uint8_t* panel;
-    int split, units;
-  };
-
-  __device__ __forceinline__ Place place(int task) const {
-    const int pair = task / splits, split = task - pair * splits;
-    const int panel = min(2 * pair + (static_cast<int>(threadIdx.x) >> 4 & 1), (matrix.rows + 15) / 16 - 1);
-    const int units = (matrix.cols + unitCols - 1) / unitCols;
-    return {panelOf(matrix, 0, panel), split, (units - split + splits - 1) / splits};
-  }
-  template <class Stream>
-  __device__ __forceinline__ void fetch(const Place& place, int unit, Stream& stream, const Lane& lane) const {
-    stream.load(place.panel, unit * splits + place.split, matrix.cols, lane);
-  }
-  template <class Stream>
-  __device__ __forceinline__ void add(const Place& place, int unit, const Stream& stream, const Lane& lane,
-                                      float (&total)[8]) const {
-    stream.add(unit * splits + place.split, lane, rows, 0, 1.0f, tables, total);
-  }
-};
-
-/// x [cols] -> logits [experts], then the choice; sharedH [sharedGate.rows] beside it.
+/// x [cols] -> logits [experts], then the choice; the int8 form of sharedH [sharedGate.rows] beside it.
 struct DecodeRoute {
   Matrix router, sharedGate, sharedUp;
   RouterChoice choice;
+  HyperJoin balance;  // for a block of its own
   const float* x;
+  const uint8_t* quantized;  // of x
   const int32_t* tokenIds;
   float *logits, *sharedH;
+  uint8_t* sharedQuantized;
   int32_t* ids;
   float* weights;
   int32_t* flag;
   float sharedLimit;
-  int routerSplits, sharedSplits, padding;
+  int routerSplits, sharedSplits, firstArrival;
 };
 
 __device__ unsigned int routerArrivals;
 
-/// 256 threads; shared memory: sums, scores [2 * experts], tables where `tableBytes` is not 0, the staged row in the forms needed.
+/// 256 threads, one block more than share the tasks; shared memory: sums, scores [2 * experts], tables where `tableBytes` is
+/// not 0, the staged row in both forms.
 extern "C" __global__ void __launch_bounds__(kStreamThreads, 2)
     decode_route(const __grid_constant__ DecodeRoute r, int tableBytes) {
   letNextStart();
+  const int grid = static_cast<int>(gridDim.x) - 1, block = static_cast<int>(blockIdx.x);
+  if (block == grid) {
+    __shared__ JoinRoom joinRoom;
+    waitForPrevious();
+    balanceStreams(r.balance, joinRoom);
+    return;
+  }
   uint8_t* room = dynamicShared();
   float* partial = reinterpret_cast<float*>(room);
   float* scores = reinterpret_cast<float*>(room + kStreamPartialBytes);
   uint8_t* tables = room + kStreamPartialBytes + 2 * r.choice.experts * 4;
   if (tableBytes > 0) SharedLattice<kStreamCopies>::fill(tables);
-  const int cols = r.router.cols, grid = static_cast<int>(gridDim.x), block = static_cast<int>(blockIdx.x);
+  const int cols = r.router.cols;
   const StagedRows rows = stagedRows(tables + tableBytes, 1, cols, true);
   const int pairs = (r.router.rows + 31) / 32, routerTasks = pairs * r.routerSplits;
+  const float one = 1.0f;
   bool staged = false;
   const auto stage = [&] {
     if (staged) return;
     staged = true;
     waitForPrevious();
-    const bool quants = usesInt8(r.router.type) || usesInt8(r.sharedGate.type);
-    stageRow(r.x, cols, rows, 0, quants, !usesInt8(r.router.type) || !usesInt8(r.sharedGate.type));
+    stageBytes(r.quantized, rows.quants, quantizedBytes(rows.stride));
+    if (!usesInt8(r.router.type) || !usesInt8(r.sharedGate.type)) stageRow(r.x, cols, rows, false, true);
     __syncthreads();
   };
   if (block < routerTasks) {
@@ -125,7 +125,7 @@ extern "C" __global__ void __launch_bounds__(kStreamThreads, 2)
     };
     withStream(r.router.type, [&](auto tag) {
       using Stream = typename decltype(tag)::type;
-      const PairSource source{r.router, rows, tables, Stream::kUnitCols, r.routerSplits};
+      const PairSource source{r.router, rows, tables, one, Stream::kUnitCols, r.routerSplits};
       streamTasks<Stream>(source, block, routerTasks, grid, partial, stage, finish);
     });
   }
@@ -134,10 +134,10 @@ extern "C" __global__ void __launch_bounds__(kStreamThreads, 2)
   const int tasks = r.sharedGate.rows / 16 * r.sharedSplits;
   if (first < tasks) {
     const auto finish = [&](int task, float sum) {
-      const int panel = task / r.sharedSplits;
-      const int share = routerTasks + panel * r.sharedSplits;
+      const int panel = task / r.sharedSplits, share = routerTasks + panel * r.sharedSplits;
       if (!addShare(share, task - panel * r.sharedSplits, r.sharedSplits, sum)) return;
-      storeGated(sum, r.sharedLimit, r.sharedH + 16 * panel);
+      const int width = r.sharedGate.rows;
+      finishGated(sum, r.sharedLimit, {r.sharedH, {r.sharedQuantized, width}, width, r.firstArrival}, panel);
     };
     withStream(r.sharedGate.type, [&](auto tag) {
       using Stream = typename decltype(tag)::type;
@@ -148,12 +148,14 @@ extern "C" __global__ void __launch_bounds__(kStreamThreads, 2)
   if (!staged) waitForPrevious();
 }
 
-/// h [used, gate.rows] of the experts ids [used].
+/// The int8 form of h [used, gate.rows] of the experts ids [used]. gate.rows is a multiple of 128.
 struct DecodeUp {
   Matrix gate, up;
   const float* x;
+  const uint8_t* quantized;  // of x
   const int32_t* ids;
   float* h;
+  uint8_t* hQuantized;
   float limit;
   int used;
 };
@@ -164,8 +166,7 @@ extern "C" __global__ void __launch_bounds__(kStreamThreads, 2)
   uint8_t* room = dynamicShared();
   uint8_t* tables = room + kStreamPartialBytes;
   if (tableBytes > 0) SharedLattice<kStreamCopies>::fill(tables);
-  const bool quants = usesInt8(u.gate.type);
-  const StagedRows rows = stagedRows(tables + tableBytes, 1, u.gate.cols, quants);
+  const StagedRows rows = stagedRows(tables + tableBytes, 1, u.gate.cols, true);
   // Which experts: from the kernel before. The next kernel may read them before it waits: it starts after this wait.
   waitForPrevious();
   letNextStart();
@@ -173,28 +174,37 @@ extern "C" __global__ void __launch_bounds__(kStreamThreads, 2)
   if (static_cast<int>(threadIdx.x) < u.used) experts[threadIdx.x] = __ldcg(u.ids + threadIdx.x);
   __syncthreads();
   const auto stage = [&] {
-    stageRow(u.x, u.gate.cols, rows, 0, quants, !quants);
+    stageBytes(u.quantized, rows.quants, quantizedBytes(rows.stride));
     __syncthreads();
   };
-  const int panels = u.gate.rows / 16;
+  const int panels = u.gate.rows / 16, tasks = u.used * panels;
+  const int block = static_cast<int>(blockIdx.x), blocks = static_cast<int>(gridDim.x);
+  const auto finish = [&](int task, float sum) {
+    const int all = u.used * u.gate.rows;
+    finishGated(sum, u.limit, {u.h, {u.hQuantized, all}, all, 0}, task);
+  };
   withStream(u.gate.type, [&](auto tag) {
     using Stream = typename decltype(tag)::type;
     const GatedSource source{u.gate, u.up, experts, rows, tables, Stream::kUnitCols, 1};
-    streamTasks<Stream>(source, static_cast<int>(blockIdx.x), u.used * panels, static_cast<int>(gridDim.x),
-                        reinterpret_cast<float*>(room), stage,
-                        [&](int task, float sum) { storeGated(sum, u.limit, u.h + 16 * task); });
+    streamTasks<Stream>(source, tasks * block / blocks, tasks * (block + 1) / blocks, 1,
+                        reinterpret_cast<float*>(room), stage, finish);
   });
 }
 
-/// out [down.rows] = shared + sum over slots of weight times expert; `tail` instead of out where its streams are given.
+/// The block's output, shared + sum over slots of weight times expert, through `tail`.
 struct DecodeDown {
   Matrix down, sharedDown;
   HyperTail tail;
-  const float *h, *sharedH;  // [used, down.cols], [sharedDown.cols]
+  const uint8_t *h, *sharedH;  // int8 forms of [used, down.cols], [sharedDown.cols]
   const int32_t* ids;
   const float* weights;
-  float* out;
   int used, splits, sharedSplits, padding;
+};
+
+/// Where a task's part of the chosen experts' panels lies: units of one expert after another.
+struct DownPlace {
+  const uint8_t* panel;  // of expert 0
+  int first, units;
 };
 
 /// Pairs of panels of all chosen experts, one after another along the columns: their sums are one sum.
@@ -202,31 +212,37 @@ struct DownSource {
   const DecodeDown& d;
   StagedRows rows;
   const uint8_t* tables;
-  const int* experts;     // [used] in shared memory
+  const int* experts;    // [used] in shared memory
   const float* weights;  // [used] in shared memory
   int unitCols;
 
-  struct Place {
-    const uint8_t* panel;  // of expert 0
-    int split, units;
-  };
-
   __device__ __forceinline__ int unitsPerExpert() const { return (d.down.cols + unitCols - 1) / unitCols; }
-  __device__ __forceinline__ Place place(int task) const {
+  __device__ __forceinline__ DownPlace place(int task) const {
     const int pair = task / d.splits, split = task - pair * d.splits;
     const int panel = min(2 * pair + (static_cast<int>(threadIdx.x) >> 4 & 1), (d.down.rows + 15) / 16 - 1);
-    const int units = d.used * unitsPerExpert();
-    return {panelOf(d.down, 0, panel), split, (units - split + d.splits - 1) / d.splits};
+    const int all = d.used * unitsPerExpert(), first = all * split / d.splits;
+    return {panelOf(d.down, 0, panel), first, all * (split + 1) / d.splits - first};
   }
   template <class Stream>
-  __device__ __forceinline__ void fetch(const Place& place, int unit, Stream& stream, const Lane& lane) const {
-    const int at = unit * d.splits + place.split, per = unitsPerExpert(), slot = at / per;
+  __device__ __forceinline__ int prefetch(const DownPlace& place) const {
+    const int per = unitsPerExpert(), last = place.first + place.units;
+    int bytes = 0;
+    for (int slot = place.first / per; slot * per < last; slot++) {
+      const int from = max(place.first - slot * per, 0), to = min(last - slot * per, per);
+      bytes += prefetchUnits<Stream>(d.down.type, place.panel + experts[slot] * d.down.sliceBytes, from, to - from,
+                                     d.down.cols / unitCols);
+    }
+    return bytes;
+  }
+  template <class Stream>
+  __device__ __forceinline__ void fetch(const DownPlace& place, int unit, Stream& stream, const Lane& lane) const {
+    const int at = place.first + unit, per = unitsPerExpert(), slot = at / per;
     stream.load(place.panel + experts[slot] * d.down.sliceBytes, at - slot * per, d.down.cols, lane);
   }
   template <class Stream>
-  __device__ __forceinline__ void add(const Place& place, int unit, const Stream& stream, const Lane& lane,
+  __device__ __forceinline__ void add(const DownPlace& place, int unit, const Stream& stream, const Lane& lane,
                                       float (&total)[8]) const {
-    const int at = unit * d.splits + place.split, per = unitsPerExpert(), slot = at / per;
+    const int at = place.first + unit, per = unitsPerExpert(), slot = at / per;
     stream.add(at - slot * per, lane, rows, slot, weights[slot], tables, total);
   }
 };
@@ -239,12 +255,12 @@ extern "C" __global__ void __launch_bounds__(kStreamThreads, 2)
   float* partial = reinterpret_cast<float*>(room);
   uint8_t* tables = room + kStreamPartialBytes;
   if (tableBytes > 0) SharedLattice<kStreamCopies>::fill(tables);
-  const bool quants = usesInt8(d.down.type), sharedQuants = usesInt8(d.sharedDown.type);
-  const StagedRows rows = stagedRows(tables + tableBytes, d.used, d.down.cols, quants);
-  const StagedRows sharedRows = stagedRows(tables + tableBytes + expertRowBytes, 1, d.sharedDown.cols, sharedQuants);
+  const StagedRows rows = stagedRows(tables + tableBytes, d.used, d.down.cols, true);
+  const StagedRows sharedRows = stagedRows(tables + tableBytes + expertRowBytes, 1, d.sharedDown.cols, true);
   const int grid = static_cast<int>(gridDim.x), block = static_cast<int>(blockIdx.x);
   const int pairs = (d.down.rows + 31) / 32, tasks = pairs * d.splits, sharedTasks = pairs * d.sharedSplits;
   const int shares = d.splits + d.sharedSplits;
+  const float one = 1.0f;
   // Written by the kernel before the one before: see decode_up.
   __shared__ int experts[kMostUsedExperts];
   __shared__ float weights[kMostUsedExperts];
@@ -258,20 +274,14 @@ extern "C" __global__ void __launch_bounds__(kStreamThreads, 2)
     if (staged) return;
     staged = true;
     waitForPrevious();
-    // Rows without padding between them are one long row.
-    const int count = d.down.cols % 128 == 0 ? 1 : d.used, cols = d.used / count * d.down.cols;
-    StagedRows whole = rows;
-    whole.stride = d.used / count * rows.stride;
-    for (int i = 0; i < count; i++) stageRow(d.h + i * cols, cols, whole, i, quants, !quants);
-    stageRow(d.sharedH, d.sharedDown.cols, sharedRows, 0, sharedQuants, !sharedQuants);
+    stageBytes(d.h, rows.quants, quantizedBytes(d.used * rows.stride));
+    stageBytes(d.sharedH, sharedRows.quants, quantizedBytes(sharedRows.stride));
     __syncthreads();
   };
   const auto put = [&](int pair, int share, float sum) {
-    if (!addShare(pair * shares, share, shares, sum)) return;
-    const int row = 32 * pair + static_cast<int>(threadIdx.x) % 32;
-    if (d.tail.streams != nullptr) finishBlock(d.tail, pair, sum);
-    else if (row < d.down.rows) d.out[row] = sum;
+    if (addShare(pair * shares, share, shares, sum)) finishBlock(d.tail, pair, sum);
   };
+  prefetchColumns(d.tail, block / d.splits);
   if (block < tasks) {
     withStream(d.down.type, [&](auto tag) {
       using Stream = typename decltype(tag)::type;
@@ -286,7 +296,7 @@ extern "C" __global__ void __launch_bounds__(kStreamThreads, 2)
   if (first < sharedTasks) {
     withStream(d.sharedDown.type, [&](auto tag) {
       using Stream = typename decltype(tag)::type;
-      const PairSource source{d.sharedDown, sharedRows, tables, Stream::kUnitCols, d.sharedSplits};
+      const PairSource source{d.sharedDown, sharedRows, tables, one, Stream::kUnitCols, d.sharedSplits};
       streamTasks<Stream>(source, first, sharedTasks, grid, partial, stage, [&](int task, float sum) {
         const int pair = task / d.sharedSplits;
         put(pair, d.splits + task - pair * d.sharedSplits, sum);

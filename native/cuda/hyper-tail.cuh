@@ -5,6 +5,7 @@
 // Bytes per 32 columns: 1 KiB of streams in and out, 6 KiB of fn; partial sums 144 bytes.
 #pragma once
 #include "cuda/float-rows.cuh"
+#include "cuda/overlap.cuh"
 
 namespace ds4::cuda {
 
@@ -23,6 +24,14 @@ struct HyperTail {
   float* partials;
   int hidden, padding;
 };
+
+/// Asks the second-level cache for the columns of fn that belong to a pair of panels, by the first warp.
+__device__ __forceinline__ void prefetchColumns(const HyperTail& tail, int pair) {
+  const int stream = static_cast<int>(threadIdx.x) & 3, panel = static_cast<int>(threadIdx.x) >> 2;
+  if (panel >= (tail.fn.rows + 15) / 16) return;
+  const int col = stream * tail.hidden + 32 * pair, each = tail.fn.type == kF32 ? 64 : 32;
+  prefetchToL2(panelOf(tail.fn, 0, panel) + static_cast<int64_t>(col) * each, 32 * each);
+}
 
 /// Lane l of the warp gets the sum over all lanes of values[l].
 __device__ __forceinline__ float transposeSum(float (&values)[32]) {

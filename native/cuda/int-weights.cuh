@@ -25,6 +25,9 @@ __device__ __forceinline__ float halfOf(const uint2& v, int i) {
   return halfBits((i < 2 ? v.x : v.y) >> (16 * (i & 1)) & 0xffff);
 }
 
+/// An integer of 0 .. 2^23 - 1 as float, without the conversion unit.
+__device__ __forceinline__ float smallFloat(uint32_t value) { return __uint_as_float(value | 0x4b000000u) - 8388608.0f; }
+
 template <int Type>
 struct IntChunk;
 
@@ -82,8 +85,8 @@ struct IntChunk<kQ4K> {
       const uint32_t word = wordOf(quants[s], i), top = wordOf(high, i) >> (2 * j), bottom = low[s] >> (8 * i);
       sub.low[i] = word & 0x0f0f0f0fu;
       sub.high[i] = word >> 4 & 0x0f0f0f0fu;
-      sub.scale[i] = halfOf(d, i) * static_cast<float>((bottom & 15) | (top & 3) << 4);
-      sub.mins[0][i] = halfOf(dmin, i) * static_cast<float>((bottom >> 4 & 15) | (top >> 16 & 3) << 4);
+      sub.scale[i] = halfOf(d, i) * smallFloat((bottom & 15) | (top & 3) << 4);
+      sub.mins[0][i] = halfOf(dmin, i) * smallFloat((bottom >> 4 & 15) | (top >> 16 & 3) << 4);
       sub.mins[1][i] = sub.mins[0][i];
     }
   }
@@ -118,8 +121,8 @@ struct IntChunk<kQ2K> {
       sub.low[i] = (fields & 0x03030303u) * scale;
       sub.high[i] = (fields >> 2 & 0x03030303u) * scale;
       sub.scale[i] = halfOf(d, i);
-      sub.mins[0][i] = halfOf(dmin, i) * static_cast<float>(both >> 4 & 15);
-      sub.mins[1][i] = halfOf(dmin, i) * static_cast<float>(both >> 12 & 15);
+      sub.mins[0][i] = halfOf(dmin, i) * smallFloat(both >> 4 & 15);
+      sub.mins[1][i] = halfOf(dmin, i) * smallFloat(both >> 12 & 15);
     }
   }
 };
@@ -145,14 +148,33 @@ struct IntChunk<kIq2Xxs> {
 #pragma unroll
     for (int i = 0; i < 4; i++) {
       const uint32_t sign = wordOf(signs[s], i);
-      const uint32_t selector =
-          lattice.selector(wordOf(grid[s], i) >> (8 * lane.pair) & 255, sign >> (7 * lane.pair) & 127);
+      const uint32_t selector = lattice.selectorAt(wordOf(grid[s], i), sign, lane.pair);
       sub.low[i] = pickBytes(kLatticePlus, kLatticeMinus, selector);
       sub.high[i] = pickBytes(kLatticePlus, kLatticeMinus, selector >> 16);
-      sub.scale[i] = halfOf(d, i) * 0.125f * static_cast<float>(sign >> 27 | 1);
+      sub.scale[i] = halfOf(d, i) * 0.125f * smallFloat(sign >> 27 | 1);
     }
   }
 };
+
+/// Adds 32 columns to the sums of four rows with one activation row: total[i] of row i of the quad, the same in all lanes of a
+/// quad (the rest of total is not used). xScale and xSums of that row.
+template <bool Mins>
+__device__ __forceinline__ void addSubOne(const IntSub& sub, const uint2& x, float xScale, const float2& xSums,
+                                          float (&total)[8]) {
+  // The products are below 2^22: with 1.5 * 2^23 as their start they are floats already, but for that number.
+  constexpr int kStart = 0x4b400000;
+#pragma unroll
+  for (int m = 0; m < 2; m++) {
+    int dot[4] = {kStart, kStart, kStart, kStart};
+    multiplyTile(dot, sub.low[2 * m], sub.low[2 * m + 1], sub.high[2 * m], sub.high[2 * m + 1], x.x, x.y);
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+      const int row = 2 * m + i;
+      total[row] += (__int_as_float(dot[2 * i]) - __int_as_float(kStart)) * (sub.scale[row] * xScale);
+      if (Mins) total[row] -= sub.mins[0][row] * xSums.x + sub.mins[1][row] * xSums.y;
+    }
+  }
+}
 
 /// Adds 32 columns to the sums of one tile of 8 activation rows: sums[4m + c] belongs to row 2m + c / 2 of the quad and to
 /// activation row 2b + c % 2. `scales` and `mins` (sums of 16 columns) of these two rows; Rows 1: only of the first.

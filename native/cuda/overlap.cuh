@@ -5,6 +5,8 @@
 #pragma once
 #include <cuda_runtime.h>
 
+#include <cstdint>
+
 namespace ds4::cuda {
 
 /// Waits until the kernels before this one have finished and their writes are visible. Nothing where launches do not overlap.
@@ -18,6 +20,15 @@ __device__ __forceinline__ void waitForPrevious() {
 __device__ __forceinline__ void letNextStart() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+/// Asks the second-level cache for bytes at a multiple of 16, a multiple of 16 of them. Nothing on older architectures.
+__device__ __forceinline__ void prefetchToL2(const uint8_t* from, int bytes) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
+#else
+  (void)from, (void)bytes;
 #endif
 }
 

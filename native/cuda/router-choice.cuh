@@ -15,34 +15,49 @@ struct RouterChoice {
 
 __device__ __forceinline__ float sqrtSoftplus(float x) { return sqrtf(fmaxf(x, 0.0f) + log1pf(expf(-fabsf(x)))); }
 
-// The largest rank, the lower index on ties, in every lane.
-__device__ __forceinline__ int bestOf(const float* ranks, int experts) {
-  float best = -INFINITY;
-  int index = 0x7fffffff;
-  for (int e = threadIdx.x % 32; e < experts; e += 32) {
-    if (ranks[e] > best) best = ranks[e], index = e;
-  }
-  for (int step = 16; step > 0; step /= 2) {
-    const float value = __shfl_xor_sync(0xffffffffu, best, step);
-    const int other = __shfl_xor_sync(0xffffffffu, index, step);
-    if (value > best || (value == best && other < index)) best = value, index = other;
-  }
-  return index;
+/// Experts that a lane of a warp keeps in registers.
+constexpr int kExpertsPerLane = 16;
+
+/// Numbers in the order of floats; NaN is not expected.
+__device__ __forceinline__ uint32_t orderOf(float value) {
+  const uint32_t bits = __float_as_uint(value);
+  return (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
 }
 
-/// ids, weights [used] of logits [experts], by one warp; scores: 2 * experts floats of shared memory for it. Where a score that
+// The largest rank, the lower index on ties, in every lane; 0 is no rank.
+__device__ __forceinline__ int bestOf(const uint32_t (&ranks)[kExpertsPerLane], int experts) {
+  const int lane = threadIdx.x % 32;
+  uint32_t best = 0;
+#pragma unroll
+  for (int i = 0; i < kExpertsPerLane; i++) best = max(best, ranks[i]);
+  const uint32_t most = __reduce_max_sync(0xffffffffu, best);
+  uint32_t index = 0x7fffffff;
+#pragma unroll
+  for (int i = kExpertsPerLane - 1; i >= 0; i--) {
+    if (ranks[i] == most) index = 32 * i + lane;
+  }
+  return min(static_cast<int>(__reduce_min_sync(0xffffffffu, index)), experts - 1);
+}
+
+/// ids, weights [used] of logits [experts], by one warp; scores: experts floats of shared memory for it. At most
+/// 512 experts. Where a score that
 /// matters is not finite, `flag` becomes `mark` if it was 0, and the ids are 0, 1, … with weight 0.
 __device__ __forceinline__ void chooseExperts(const RouterChoice& router, const float* logits, int tokenId,
                                               int32_t* ids, float* weights, int32_t* flag, float* scores) {
   const int lane = threadIdx.x % 32, experts = router.experts;
-  float* ranks = scores + experts;
+  uint32_t ranks[kExpertsPerLane];
   bool finite = true;
-  for (int e = lane; e < experts; e += 32) {
-    scores[e] = sqrtSoftplus(__ldcg(logits + e));
-    if (router.table == nullptr) {
-      ranks[e] = scores[e] + router.bias[e];
-      finite = finite && isfinite(ranks[e]);
-    }
+#pragma unroll
+  for (int i = 0; i < kExpertsPerLane; i++) {
+    const int e = 32 * i + lane;
+    ranks[i] = 0;
+    if (e >= experts) continue;
+    const float score = sqrtSoftplus(__ldcg(logits + e));
+    scores[e] = score;
+    if (router.table != nullptr) continue;
+    const float rank = score + router.bias[e];
+    ranks[i] = orderOf(rank);
+    finite = finite && isfinite(rank);
   }
   finite = __all_sync(0xffffffffu, finite);
   __syncwarp();
@@ -54,9 +69,10 @@ __device__ __forceinline__ void chooseExperts(const RouterChoice& router, const 
     else if (finite) expert = bestOf(ranks, experts);
     sum += scores[expert];
     if (slot % 32 == lane) own = expert;
-    __syncwarp();
-    if (lane == 0) ranks[expert] = -INFINITY;
-    __syncwarp();
+#pragma unroll
+    for (int i = 0; i < kExpertsPerLane; i++) {
+      if (32 * i + lane == expert) ranks[i] = 0;
+    }
     if (slot % 32 == 31 || slot == router.used - 1) {
       const int first = slot / 32 * 32;
       if (first + lane <= slot) ids[first + lane] = own;

@@ -5,89 +5,19 @@
 // the next task included. A block therefore keeps 8 warps x 2 units (70 KB of Q8_0) in flight without a pause between tasks;
 // sums meet in shared memory once per task, and one warp finishes the task while the others go on.
 //
-// The block's first unit is read before the kernel waits for the one before it (`begin`): only inputs need that one.
+// Before the kernel waits for the one before it (`begin`), its blocks read their first units and ask the second-level cache
+// for what follows: only inputs need the kernel before.
 #pragma once
 #include "cuda/float-rows.cuh"
 #include "cuda/int-weights.cuh"
 #include "cuda/overlap.cuh"
+#include "cuda/staged-rows.cuh"
 
 namespace ds4::cuda {
 
-constexpr int kStreamWarps = 8;
-constexpr int kStreamThreads = 32 * kStreamWarps;
 constexpr int kStreamCopies = 32;
-
-/// Input rows of one length in shared memory, padded with zeros to 128 columns: int8 form as of quantize.cu, and float32.
-struct StagedRows {
-  uint8_t* quants;
-  float *scales, *sums, *values;
-  int stride;
-};
-
-/// Bytes: 1.375 per column for the int8 form, 4 for float32.
-__device__ __forceinline__ StagedRows stagedRows(uint8_t* room, int rows, int cols, bool quantized) {
-  const int stride = (cols + 127) / 128 * 128;
-  float* scales = reinterpret_cast<float*>(room + rows * stride);
-  float* sums = scales + rows * (stride / 32);
-  float* values = quantized ? sums + rows * (stride / 16) : reinterpret_cast<float*>(room);
-  return {room, scales, sums, values, stride};
-}
-
-/// Int8 form of four columns of a lane; a warp has 128. The same arithmetic as quantize_rows.
-__device__ __forceinline__ void quantizeFour(const float4& values, const StagedRows& rows, int at, int lane) {
-  const float v[4] = {values.x, values.y, values.z, values.w};
-  int largestBits = 0;
-#pragma unroll
-  for (int i = 0; i < 4; i++) largestBits = max(largestBits, __float_as_int(v[i]) & 0x7fffffff);
-#pragma unroll
-  for (int step = 1; step < 8; step *= 2) largestBits = max(largestBits, __shfl_xor_sync(0xffffffffu, largestBits, step));
-  const float largest = __int_as_float(largestBits);
-  const float scale = __fdiv_rn(largest, 127.0f);
-  const float inverse = scale > 0 ? __fdiv_rn(127.0f, largest) : 0;
-  constexpr int kMagicBits = 0x4b400000;
-  uint32_t packed = 0;
-  int sum = 0;
-#pragma unroll
-  for (int i = 0; i < 4; i++) {
-    const int quant = __float_as_int(__fmaf_rn(v[i], inverse, __int_as_float(kMagicBits))) - kMagicBits;
-    const int8_t narrow = static_cast<int8_t>(quant);
-    packed |= static_cast<uint32_t>(static_cast<uint8_t>(narrow)) << (8 * i);
-    sum += narrow;
-  }
-#pragma unroll
-  for (int step = 1; step < 4; step *= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
-  *reinterpret_cast<uint32_t*>(rows.quants + at) = packed;
-  if (lane % 4 == 0) rows.sums[at / 16] = scale * static_cast<float>(sum);
-  if (lane % 8 == 0) rows.scales[at / 32] = scale;
-}
-
-/// Copies row `row` of the staged rows from x [cols], times weight [cols] (null: 1) and factor. A barrier must follow.
-__device__ __forceinline__ void stageRow(const float* x, int cols, const StagedRows& rows, int row, bool quants,
-                                         bool values, const float* weight = nullptr, float factor = 1.0f) {
-  constexpr int kAhead = 4;
-  const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
-  const int pieces = rows.stride / 128;
-  for (int first = warp; first < pieces; first += kAhead * kStreamWarps) {
-    float4 four[kAhead];
-#pragma unroll
-    for (int i = 0; i < kAhead; i++) {
-      const int col = (first + i * kStreamWarps) * 128 + 4 * lane;
-      four[i] = make_float4(0, 0, 0, 0);
-      if (col < cols) four[i] = __ldcg(reinterpret_cast<const float4*>(x + col));
-    }
-#pragma unroll
-    for (int i = 0; i < kAhead; i++) {
-      const int piece = first + i * kStreamWarps, col = piece * 128 + 4 * lane;
-      if (piece < pieces && weight != nullptr && col < cols) {
-        const float4 w = loadConstant<float4>(weight + col);
-        four[i] = make_float4(four[i].x * factor * w.x, four[i].y * factor * w.y, four[i].z * factor * w.z,
-                              four[i].w * factor * w.w);
-      }
-      if (piece < pieces && quants) quantizeFour(four[i], rows, row * rows.stride + col, lane);
-      if (piece < pieces && values) *reinterpret_cast<float4*>(rows.values + row * rows.stride + col) = four[i];
-    }
-  }
-}
+/// Most bytes that a block asks the second-level cache for before it waits.
+constexpr int kPrefetchBytes = 160 * 1024;
 
 /// Units of 128 columns of an int8 type.
 template <int Type>
@@ -107,23 +37,23 @@ struct IntStream {
 #pragma unroll
     for (int s = 0; s < kChunkSubs; s++) {
       const uint2 quants = *reinterpret_cast<const uint2*>(x.quants + first + 32 * s + 8 * lane.pair);
-      const float scales[2] = {factor * (s == 0 ? four.x : s == 1 ? four.y : s == 2 ? four.z : four.w), 0};
-      float2 sums[2] = {};
+      const float scale = factor * (s == 0 ? four.x : s == 1 ? four.y : s == 2 ? four.z : four.w);
+      float2 sums = make_float2(0, 0);
       if (IntChunk<Type>::kMins) {
-        sums[0] = *reinterpret_cast<const float2*>(x.sums + first / 16 + 2 * s);
-        sums[0].x *= factor;
-        sums[0].y *= factor;
+        sums = *reinterpret_cast<const float2*>(x.sums + first / 16 + 2 * s);
+        sums.x *= factor;
+        sums.y *= factor;
       }
       IntSub sub;
       weights.unpack(s, unit, lane, lattice, sub);
-      addSub<IntChunk<Type>::kMins, 1>(sub, quants, scales, sums, total);
+      addSubOne<IntChunk<Type>::kMins>(sub, quants, scale, sums, total);
     }
   }
   /// The warp's sums of 32 rows.
   static __device__ __forceinline__ void store(const float (&total)[8], const Lane& lane, float* sums) {
     if (lane.pair != 0) return;
     *reinterpret_cast<float4*>(sums + 16 * lane.panel + 4 * lane.quad) =
-        make_float4(total[0], total[2], total[4], total[6]);
+        make_float4(total[0], total[1], total[2], total[3]);
   }
 };
 
@@ -164,6 +94,23 @@ struct FloatStream {
   }
 };
 
+/// Bytes of a unit of one panel.
+template <class Stream>
+__device__ __forceinline__ int unitBytes(int type) {
+  return panelBytes256(type) * Stream::kUnitCols / 256;
+}
+
+/// Asks the second-level cache for `units` units of two panels, by one warp: lanes 0 to 15 have the first panel's address, the
+/// others the second's. Returns the bytes asked for.
+template <class Stream>
+__device__ __forceinline__ int prefetchUnits(int type, const uint8_t* panel, int first, int units, int lastUnit) {
+  const int each = unitBytes<Stream>(type), most = max(0, min(units, lastUnit - first));
+  const int total = each * most, part = (total / 16 + 15) / 16 * 16, from = part * (static_cast<int>(threadIdx.x) & 15);
+  const int bytes = min(part, total - from) & ~15;
+  if (bytes > 0) prefetchToL2(panel + static_cast<int64_t>(first) * each + from, bytes);
+  return 2 * total;
+}
+
 /// Sums of two tasks by all warps.
 constexpr int kStreamPartialBytes = 2 * kStreamWarps * 32 * 4;
 
@@ -171,6 +118,7 @@ constexpr int kStreamPartialBytes = 2 * kStreamWarps * 32 * 4;
 ///   Place place(task)              where its panels lie; place.units: its units, shared by all warps
 ///   fetch(place, unit, stream)     starts reading a unit
 ///   add(place, unit, stream, sums) multiplies it
+///   prefetch<Stream>(place)        asks the second-level cache for all of it, by one warp; the bytes it asked for
 /// begin() runs once all warps have started to read, before inputs are touched; it ends with a barrier. finish(task, sum) runs
 /// in one warp, lane i with the sum of row i. Returns with nothing outstanding and all warps together.
 template <class Stream, class Source, class Begin, class Finish>
@@ -187,6 +135,11 @@ __device__ __forceinline__ void streamTasks(const Source& source, int first, int
   auto place = source.place(task);
   bool valid = unit < place.units;
   if (valid) source.fetch(place, unit, now, lane);
+  if (lane.warp == kStreamWarps - 1) {
+    for (int at = first, bytes = 0; at < end && bytes < kPrefetchBytes; at += step) {
+      bytes += source.template prefetch<Stream>(source.place(at));
+    }
+  }
   begin();
   float total[8] = {};
   while (true) {

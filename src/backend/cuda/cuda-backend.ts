@@ -116,7 +116,7 @@ function openParts(
       rowParts: options.kvType === "f16x2" ? 2 : 1,
       graphs: new StepGraphs(stream),
       model: roles,
-      streams: steps === kernelSteps && canStream(roles),
+      streams: steps === kernelSteps && canStream(roles, parts.input),
       work: { input: { buffer: parts.input }, routing: { buffer: parts.routing } },
       weightBytesPerToken: weightBytesPerToken(model),
     };

@@ -1,9 +1,9 @@
 // One token of one sequence through the layers, as few and as long launches as the data allows: what one kernel leaves is
 // what the next reads, the streams are written where a block's output is made, and every kernel starts on its weights while
 // the one before ends. The same results as the steps of forward.ts, which serve everything else.
-import type { ModelSpec } from "../../model/model-spec.ts";
 import type { Segment } from "../token-batch.ts";
 import { attendSegmentRow, feedCompressors, selectSegmentEntries } from "./attention-step.ts";
+import { type QuantizedRows, quantizedRows } from "./decode-plans.ts";
 import {
   decodeDown,
   decodeRoute,
@@ -11,10 +11,10 @@ import {
   decodeUp,
   hyperJoin,
   hyperStart,
-  streamIntoStreams,
+  type StreamProduct,
   streamProducts,
 } from "./decode-steps.ts";
-import type { HyperTailArg } from "./decode-structs.ts";
+import type { HyperJoinArg, HyperTailArg } from "./decode-structs.ts";
 import type { DeviceBuffer } from "./device-memory.ts";
 import type { CudaKv } from "./kv-state.ts";
 import type { DeviceMatrix } from "./matrix.ts";
@@ -26,22 +26,19 @@ export function enqueueDecode(pass: CudaPass, model: CudaModelWeights): void {
   hyperStart(pass.ctx, tailOf(pass, model.layers[0].hcAttn.fn));
   model.layers.forEach((layer, index) => {
     const next = model.layers[index + 1]?.hcAttn ?? model.outputHc;
-    join(pass, layer.hcAttn, layer.attnNorm);
-    attention(pass, layer);
-    join(pass, layer.hcFfn, layer.ffnNorm);
-    experts(pass, layer, next.fn);
+    attention(pass, layer, join(pass, layer.hcAttn, layer.attnNorm));
+    experts(pass, layer, join(pass, layer.hcFfn, layer.ffnNorm), next.fn);
   });
 }
 
 /** logits [vocab] from the streams that `enqueueDecode` left. */
 export function enqueueDecodeHead(pass: CudaPass, model: CudaModelWeights): void {
-  const { ctx, buffers, spec } = pass;
-  const { headX, logits } = buffers;
-  hyperJoin(ctx, {
-    ...joinOf(pass, spec, model.outputHc, model.outputNorm),
-    ...{ x: headX, post: null, comb: null },
-  });
-  streamProducts(ctx, [{ matrix: model.head.matrix, x: headX, out: logits }]);
+  const { ctx, buffers } = pass;
+  const { headX: x, logits } = buffers;
+  const { headX: quantized } = rowsOf(pass);
+  const read = { ...joinOf(pass, model.outputHc, model.outputNorm), x, quantized, post: null, comb: null };
+  hyperJoin(ctx, read);
+  streamProducts(ctx, [{ matrix: model.head.matrix, x, quantized, out: logits }]);
 }
 
 /** Where the partial sums lie: the head's streams are not used beside them. */
@@ -54,7 +51,13 @@ function tailOf(pass: CudaPass, fn: DeviceMatrix): HyperTailArg {
   return { streams, post, comb, fn, partials: partialsOf(pass), hidden: pass.spec.hiddenSize };
 }
 
-function joinOf(pass: CudaPass, spec: ModelSpec, hyper: CudaHyperWeights, normWeight: DeviceBuffer) {
+/** The int8 rows: this path has the products' working memory for itself. */
+function rowsOf({ spec, work }: CudaPass): QuantizedRows {
+  return quantizedRows(spec, work.input.buffer);
+}
+
+function joinOf(pass: CudaPass, hyper: CudaHyperWeights, normWeight: DeviceBuffer) {
+  const { spec } = pass;
   return {
     ...{ streams: pass.buffers.streams, partials: partialsOf(pass), normWeight },
     ...{ base: hyper.base, scale: hyper.scale, hidden: spec.hiddenSize },
@@ -64,39 +67,56 @@ function joinOf(pass: CudaPass, spec: ModelSpec, hyper: CudaHyperWeights, normWe
   };
 }
 
-function join(pass: CudaPass, hyper: CudaHyperWeights, normWeight: DeviceBuffer): void {
-  const { ctx, buffers, spec } = pass;
-  const { x, post, comb } = buffers;
-  hyperJoin(ctx, { ...joinOf(pass, spec, hyper, normWeight), x, post, comb });
+/** A block's input; what remains of the read is for a block of the next launch. */
+function join(pass: CudaPass, hyper: CudaHyperWeights, normWeight: DeviceBuffer): HyperJoinArg {
+  const { x, post, comb } = pass.buffers;
+  const read = { ...joinOf(pass, hyper, normWeight), x, quantized: rowsOf(pass).x, post, comb };
+  hyperJoin(pass.ctx, read);
+  return read;
 }
 
-function attention(pass: CudaPass, layer: CudaLayerWeights): void {
+function attention(pass: CudaPass, layer: CudaLayerWeights, balance: HyperJoinArg): void {
   const { ctx, spec, buffers } = pass;
-  const { compressor, indexer } = layer;
+  const { indexer } = layer;
   const [segment] = pass.batch.segments;
-  const { x, queryRank } = buffers;
-  const inputs = [
-    { matrix: layer.qA.matrix, x, out: queryRank },
-    { matrix: layer.kv.matrix, x, out: buffers.kv },
-  ];
-  if (compressor) {
-    inputs.push({ matrix: compressor.kv.matrix, x, out: buffers.compressorKv });
-    inputs.push({ matrix: compressor.gate.matrix, x, out: buffers.compressorGate });
-  }
-  if (indexer) {
-    inputs.push({ matrix: indexer.compressor.kv.matrix, x, out: buffers.indexerKv });
-    inputs.push({ matrix: indexer.compressor.gate.matrix, x, out: buffers.indexerGate });
-    inputs.push({ matrix: indexer.proj.matrix, x, out: buffers.indexerHeads });
-  }
-  streamProducts(ctx, inputs);
+  const { queryRank: quantized, querySquares: squares } = rowsOf(pass);
+  streamProducts(ctx, inputProducts(pass, layer), { balance });
   feedCompressors(pass, layer, segment);
-  const queries = [{ matrix: layer.qB.matrix, x: queryRank, out: buffers.q }];
-  if (indexer) queries.push({ matrix: indexer.qB.matrix, x: queryRank, out: buffers.indexerQueries });
-  streamProducts(ctx, queries, { weight: layer.qANorm, epsilon: spec.normEpsilon });
+  const x = buffers.queryRank;
+  const queries: StreamProduct[] = [{ matrix: layer.qB.matrix, x, quantized, out: buffers.q }];
+  if (indexer) queries.push({ matrix: indexer.qB.matrix, x, quantized, out: buffers.indexerQueries });
+  const count = Math.ceil(spec.queryLoraRank / 32);
+  streamProducts(ctx, queries, { norm: { squares, count, epsilon: spec.normEpsilon } });
   turnRows(pass, layer, segment);
   selectSegmentEntries(pass, layer, segment);
   attendSegmentRow(pass, layer, segment);
   projectOutput(pass, layer);
+}
+
+/** All that reads the block's input. The query rank is left with its norm's weight, its mean square to whoever reads it. */
+function inputProducts(pass: CudaPass, layer: CudaLayerWeights): StreamProduct[] {
+  const { buffers, spec } = pass;
+  const { compressor, indexer } = layer;
+  const rows = rowsOf(pass);
+  const input = { x: buffers.x, quantized: rows.x };
+  const products: StreamProduct[] = [
+    {
+      ...{ ...input, matrix: layer.qA.matrix, out: buffers.queryRank, outWeight: layer.qANorm },
+      outQuantized: { buffer: rows.queryRank, cols: spec.queryLoraRank, first: 0 },
+      outSquares: rows.querySquares,
+    },
+    { ...input, matrix: layer.kv.matrix, out: buffers.kv },
+  ];
+  if (compressor) {
+    products.push({ ...input, matrix: compressor.kv.matrix, out: buffers.compressorKv });
+    products.push({ ...input, matrix: compressor.gate.matrix, out: buffers.compressorGate });
+  }
+  if (indexer) {
+    products.push({ ...input, matrix: indexer.compressor.kv.matrix, out: buffers.indexerKv });
+    products.push({ ...input, matrix: indexer.compressor.gate.matrix, out: buffers.indexerGate });
+    products.push({ ...input, matrix: indexer.proj.matrix, out: buffers.indexerHeads });
+  }
+  return products;
 }
 
 function turnRows(pass: CudaPass, layer: CudaLayerWeights, segment: Segment<CudaKv>): void {
@@ -122,6 +142,7 @@ function projectOutput(pass: CudaPass, layer: CudaLayerWeights): void {
   const { outputGroupCount: groups, outputLoraRank: rank } = spec;
   const { matrix } = layer.outA;
   const groupBytes = (matrix.sliceBytes / matrix.rows) * rank;
+  const low = rowsOf(pass).low;
   const products = Array.from({ length: groups }, (_, group) => ({
     matrix: {
       ...matrix,
@@ -130,13 +151,17 @@ function projectOutput(pass: CudaPass, layer: CudaLayerWeights): void {
     },
     x: buffers.mixed.slice(4 * group * matrix.cols),
     out: buffers.low.slice(4 * group * rank),
+    outQuantized: { buffer: low, cols: groups * rank, first: group * rank },
   }));
   streamProducts(ctx, products);
-  streamIntoStreams(ctx, { matrix: layer.outB.matrix, x: buffers.low }, tailOf(pass, layer.hcFfn.fn));
+  const output = { matrix: layer.outB.matrix, x: buffers.low, quantized: low };
+  streamProducts(ctx, [output], { tail: tailOf(pass, layer.hcFfn.fn) });
 }
 
-function experts(pass: CudaPass, layer: CudaLayerWeights, nextFn: DeviceMatrix): void {
+function experts(pass: CudaPass, layer: CudaLayerWeights, balance: HyperJoinArg, nextFn: DeviceMatrix): void {
   const { ctx, spec, buffers } = pass;
+  const rows = rowsOf(pass);
+  const quantized = rows.x;
   const { x, expertIds: ids, expertWeights: weights, h, sharedH } = buffers;
   const { expertCount, expertUsedCount: used } = spec;
   decodeRoute(ctx, {
@@ -144,14 +169,18 @@ function experts(pass: CudaPass, layer: CudaLayerWeights, nextFn: DeviceMatrix):
     ...{ bias: layer.bias, table: layer.table, experts: expertCount, used },
     ...{ weightsScale: spec.expertWeightsScale, normalize: spec.expertWeightsNorm },
     mark: layer.spec.index + 1,
+    ...{ balance, quantized, sharedQuantized: rows.sharedH },
     ...{ x, tokenIds: buffers.tokenIds, logits: buffers.routerLogits, sharedH, ids, weights },
     ...{ flag: buffers.flag, sharedLimit: layer.spec.swigluClampShared },
   });
   const gate = layer.gateExps.matrix;
-  decodeUp(ctx, { gate, up: layer.upExps.matrix, x, ids, h, limit: layer.spec.swigluClampExperts, used });
+  decodeUp(ctx, {
+    ...{ gate, up: layer.upExps.matrix, x, quantized, ids, h, hQuantized: rows.h },
+    ...{ limit: layer.spec.swigluClampExperts, used },
+  });
   decodeDown(ctx, {
     ...{ down: layer.downExps.matrix, sharedDown: layer.downShared.matrix },
     tail: tailOf(pass, nextFn),
-    ...{ h, sharedH, ids, weights, used },
+    ...{ h: rows.h, sharedH: rows.sharedH, ids, weights, used },
   });
 }

@@ -27,6 +27,7 @@ import {
   hyperTailStruct,
   MOST_STREAM_PRODUCTS,
   type StreamProductArg,
+  type StreamProductsArg,
   streamProductsStruct,
 } from "./decode-structs.ts";
 import type { KernelArg } from "./kernel-args.ts";
@@ -36,7 +37,21 @@ const DENSE_BLOCKS = 1;
 /** Narrow types keep fewer bytes in flight per block. */
 const EXPERT_BLOCKS = 2;
 
-type Product = Pick<StreamProductArg, "matrix" | "x" | "out">;
+/** A product: what is left out is null. */
+export type StreamProduct = Pick<StreamProductArg, "matrix"> &
+  Partial<Omit<StreamProductArg, "splits" | "firstShare">>;
+
+/** What else a launch of products does. */
+export type StreamOptions = Partial<Omit<StreamProductsArg, "items">>;
+
+const NOTHING = {
+  x: null,
+  quantized: null,
+  out: null,
+  outQuantized: null,
+  outWeight: null,
+  outSquares: null,
+};
 
 function launch(
   { module, stream }: CudaContext,
@@ -49,55 +64,47 @@ function launch(
   module.launch(stream, name, [blocks, 1, 1], [threads, 1, 1], sharedBytes, args, true);
 }
 
-/** out = x times matrix for each product; `norm`: inputs are RMS-normed first. */
+/** Products of one row each, in launches of up to eight; `options` belong to the first. */
 export function streamProducts(
   ctx: CudaContext,
-  products: readonly Product[],
-  norm: { weight: StreamProductArg["x"]; epsilon: number } | null = null,
+  products: readonly StreamProduct[],
+  options: StreamOptions = {},
 ): void {
   for (let first = 0; first < products.length; first += MOST_STREAM_PRODUCTS) {
-    launchProducts(ctx, products.slice(first, first + MOST_STREAM_PRODUCTS), null, norm);
+    const some = products.slice(first, first + MOST_STREAM_PRODUCTS);
+    launchProducts(ctx, some, first === 0 ? options : { norm: options.norm });
   }
-}
-
-/** A block's output x times matrix, written to the streams at once. */
-export function streamIntoStreams(
-  ctx: CudaContext,
-  product: Pick<Product, "matrix" | "x">,
-  tail: HyperTailArg,
-): void {
-  launchProducts(ctx, [{ ...product, out: null }], tail, null);
 }
 
 function launchProducts(
   ctx: CudaContext,
-  products: readonly Product[],
-  tail: HyperTailArg | null,
-  norm: { weight: StreamProductArg["x"]; epsilon: number } | null,
+  products: readonly StreamProduct[],
+  { tail = null, balance = null, norm = null }: StreamOptions,
 ): void {
   const works = products.map(({ matrix }) => pairWork(matrix));
   const most = DENSE_BLOCKS * ctx.device.multiprocessors;
   const splits = splitWorks(works, most);
   let firstShare = 0;
   const items = products.map((product, i) => {
-    const item = { ...product, splits: splits[i], firstShare };
+    const item = { ...NOTHING, ...product, splits: splits[i], firstShare };
     if (splits[i] > 1) firstShare += works[i].groups * splits[i];
     return item;
   });
   const matrices = products.map(({ matrix }) => matrix);
   const tables = tableBytes(matrices);
   const staged = Math.max(...matrices.map((matrix) => stagedBytes(matrix)));
-  const blocks = Math.min(most, taskCount(works, splits));
+  const tasks = taskCount(works, splits);
+  const blocks = Math.min(most, tasks) + (balance === null ? 0 : 1);
   launch(ctx, "stream_products", blocks, STREAM_PARTIAL_BYTES + tables + staged, [
-    streamProductsStruct({ items, tail, norm }),
-    { i32: tables },
+    streamProductsStruct({ items, tail, balance, norm }),
+    ...[{ i32: tables }, { i32: tasks }],
   ]);
 }
 
 /** Router, the choice of experts, and the shared expert's gate and up. */
 export function decodeRoute(
   ctx: CudaContext,
-  route: Omit<DecodeRouteArg, "routerSplits" | "sharedSplits">,
+  route: Omit<DecodeRouteArg, "routerSplits" | "sharedSplits" | "firstArrival">,
 ): void {
   const { router, sharedGate, sharedUp } = route;
   const gated = gatedWork(
@@ -111,8 +118,8 @@ export function decodeRoute(
   const tables = tableBytes([router, sharedGate]);
   const sharedBytes = STREAM_PARTIAL_BYTES + 8 * route.experts + tables + stagedTwiceBytes(router.cols);
   const blocks = Math.min(most, taskCount(works, [routerSplits, sharedSplits]));
-  launch(ctx, "decode_route", blocks, sharedBytes, [
-    decodeRouteStruct({ ...route, routerSplits, sharedSplits }),
+  launch(ctx, "decode_route", blocks + 1, sharedBytes, [
+    decodeRouteStruct({ ...route, routerSplits, sharedSplits, firstArrival: 0 }),
     { i32: tables },
   ]);
 }
@@ -148,10 +155,9 @@ export function decodeDown(ctx: CudaContext, arg: Omit<DecodeDownArg, "splits" |
   ]);
 }
 
-/** The block's input from the streams and their partial sums. */
+/** A block's input from the streams and their partial sums; post and comb are left to `balance` of a later launch. */
 export function hyperJoin(ctx: CudaContext, join: HyperJoinArg): void {
-  const blocks = Math.ceil(join.hidden / STREAM_THREADS) + (join.comb === null ? 0 : 1);
-  launch(ctx, "hyper_join", blocks, 0, [hyperJoinStruct(join)]);
+  launch(ctx, "hyper_join", Math.ceil(join.hidden / STREAM_THREADS), 0, [hyperJoinStruct(join)]);
 }
 
 /** Partial sums of streams that no block has written. */

@@ -11,11 +11,26 @@ export const MOST_STREAM_PRODUCTS = 8;
 /** kPartialValues of hyper-tail.cuh: a partial sum for every 32 columns of the hidden size. */
 export const PARTIAL_VALUES = 36;
 
+/** The int8 form of a row: `cols` a multiple of 128, or a part of it from column `first` (a multiple of 32) on. */
+export interface QuantizedRowArg {
+  buffer: Addressed;
+  cols: number;
+  first: number;
+}
+
 /** struct StreamProduct: out [matrix.rows] = x [matrix.cols] times the matrix. */
 export interface StreamProductArg {
   matrix: DeviceMatrix;
-  x: Addressed;
+  /** float32; may be null where only the int8 form is there and all that is needed. */
+  x: Addressed | null;
+  /** The int8 form of x; null: the kernel makes it where it is needed. */
+  quantized: Addressed | null;
   out: Addressed | null;
+  outQuantized: QuantizedRowArg | null;
+  /** What out and its int8 form are multiplied by, [matrix.rows]. */
+  outWeight: Addressed | null;
+  /** Sums of squares of 32 results each, before `outWeight`. */
+  outSquares: Addressed | null;
   /** Tasks that share the columns of a pair of panels. */
   splits: number;
   /** Where its shared sums begin. */
@@ -37,7 +52,10 @@ export interface HyperTailArg {
 export interface StreamProductsArg {
   items: readonly StreamProductArg[];
   tail: HyperTailArg | null;
-  norm: { weight: Addressed; epsilon: number } | null;
+  /** What a block of its own does beside. */
+  balance: HyperJoinArg | null;
+  /** Sums whose total is the inputs' sum of squares: they are scaled to unit mean square. */
+  norm: { squares: Addressed; count: number; epsilon: number } | null;
 }
 
 /** struct DecodeRoute. */
@@ -52,16 +70,21 @@ export interface DecodeRouteArg {
   weightsScale: number;
   normalize: boolean;
   mark: number;
+  balance: HyperJoinArg;
   x: Addressed;
+  quantized: Addressed;
   tokenIds: Addressed;
   logits: Addressed;
   sharedH: Addressed;
+  sharedQuantized: Addressed;
   ids: Addressed;
   weights: Addressed;
   flag: Addressed;
   sharedLimit: number;
   routerSplits: number;
   sharedSplits: number;
+  /** Of the counters that the experts' gate and up share. */
+  firstArrival: number;
 }
 
 /** struct DecodeUp. */
@@ -69,13 +92,15 @@ export interface DecodeUpArg {
   gate: DeviceMatrix;
   up: DeviceMatrix;
   x: Addressed;
+  quantized: Addressed;
   ids: Addressed;
   h: Addressed;
+  hQuantized: Addressed;
   limit: number;
   used: number;
 }
 
-/** struct DecodeDown, always with a tail. */
+/** struct DecodeDown. h and sharedH are int8 forms. */
 export interface DecodeDownArg {
   down: DeviceMatrix;
   sharedDown: DeviceMatrix;
@@ -97,6 +122,7 @@ export interface HyperJoinArg {
   scale: Addressed;
   normWeight: Addressed;
   x: Addressed;
+  quantized: Addressed;
   post: Addressed | null;
   comb: Addressed | null;
   parts: number;
@@ -127,7 +153,8 @@ export interface DecodeRowsArg {
 }
 
 const TAIL_BYTES = 72;
-const PRODUCT_BYTES = 56;
+const JOIN_BYTES = 96;
+const PRODUCT_BYTES = 96;
 
 function tail(bytes: StructBytes, arg: HyperTailArg | null): StructBytes {
   if (arg === null) return bytes.skip(TAIL_BYTES);
@@ -147,53 +174,68 @@ export function hyperTailStruct(arg: HyperTailArg): KernelArg {
 }
 
 /** struct StreamProducts. */
-export function streamProductsStruct({ items, tail: after, norm }: StreamProductsArg): KernelArg {
+export function streamProductsStruct({ items, tail: after, balance, norm }: StreamProductsArg): KernelArg {
   assert(items.length > 0 && items.length <= MOST_STREAM_PRODUCTS, `${items.length} products in a launch`);
-  const bytes = new StructBytes(PRODUCT_BYTES * MOST_STREAM_PRODUCTS + TAIL_BYTES + 16);
-  for (const { matrix, x, out, splits, firstShare } of items) {
-    bytes.matrix(matrix).address(x).address(out).i32(splits).i32(firstShare);
+  const bytes = new StructBytes(PRODUCT_BYTES * MOST_STREAM_PRODUCTS + TAIL_BYTES + JOIN_BYTES + 24);
+  for (const item of items) {
+    const { outQuantized: quantized } = item;
+    bytes.matrix(item.matrix).address(item.x).address(item.quantized).address(item.out);
+    bytes
+      .address(quantized?.buffer ?? null)
+      .address(item.outWeight)
+      .address(item.outSquares);
+    bytes.i32(quantized?.cols ?? 0).i32(quantized?.first ?? 0);
+    bytes.i32(item.splits).i32(item.firstShare);
   }
   bytes.skip(PRODUCT_BYTES * (MOST_STREAM_PRODUCTS - items.length));
-  tail(bytes, after).address(norm?.weight ?? null);
+  join(tail(bytes, after), balance).address(norm?.squares ?? null);
   return bytes
     .f32(norm?.epsilon ?? 0)
+    .i32(norm?.count ?? 0)
     .i32(items.length)
+    .i32(0)
     .arg();
 }
 
 /** struct DecodeRoute. */
 export function decodeRouteStruct(r: DecodeRouteArg): KernelArg {
-  const bytes = new StructBytes(208).matrix(r.router).matrix(r.sharedGate).matrix(r.sharedUp);
+  const bytes = new StructBytes(320).matrix(r.router).matrix(r.sharedGate).matrix(r.sharedUp);
   bytes.address(r.bias).address(r.table).i32(r.experts).i32(r.used);
   bytes
     .f32(r.weightsScale)
     .i32(r.normalize ? 1 : 0)
     .i32(r.mark)
     .i32(0);
-  bytes.address(r.x).address(r.tokenIds).address(r.logits).address(r.sharedH);
-  bytes.address(r.ids).address(r.weights).address(r.flag);
-  return bytes.f32(r.sharedLimit).i32(r.routerSplits).i32(r.sharedSplits).i32(0).arg();
+  join(bytes, r.balance).address(r.x).address(r.quantized).address(r.tokenIds).address(r.logits);
+  bytes.address(r.sharedH).address(r.sharedQuantized).address(r.ids).address(r.weights).address(r.flag);
+  return bytes.f32(r.sharedLimit).i32(r.routerSplits).i32(r.sharedSplits).i32(r.firstArrival).arg();
 }
 
 /** struct DecodeUp. */
 export function decodeUpStruct(u: DecodeUpArg): KernelArg {
-  const bytes = new StructBytes(96).matrix(u.gate).matrix(u.up).address(u.x).address(u.ids).address(u.h);
+  const bytes = new StructBytes(112).matrix(u.gate).matrix(u.up).address(u.x).address(u.quantized);
+  bytes.address(u.ids).address(u.h).address(u.hQuantized);
   return bytes.f32(u.limit).i32(u.used).arg();
 }
 
 /** struct DecodeDown. */
 export function decodeDownStruct(d: DecodeDownArg): KernelArg {
-  const bytes = tail(new StructBytes(192).matrix(d.down).matrix(d.sharedDown), d.tail);
-  bytes.address(d.h).address(d.sharedH).address(d.ids).address(d.weights).address(null);
+  const bytes = tail(new StructBytes(184).matrix(d.down).matrix(d.sharedDown), d.tail);
+  bytes.address(d.h).address(d.sharedH).address(d.ids).address(d.weights);
   return bytes.i32(d.used).i32(d.splits).i32(d.sharedSplits).i32(0).arg();
 }
 
 /** struct HyperJoin. */
-export function hyperJoinStruct(j: HyperJoinArg): KernelArg {
-  const bytes = new StructBytes(88).address(j.streams).address(j.partials).address(j.base).address(j.scale);
-  bytes.address(j.normWeight).address(j.x).address(j.post).address(j.comb);
+export function hyperJoinStruct(arg: HyperJoinArg): KernelArg {
+  return join(new StructBytes(JOIN_BYTES), arg).arg();
+}
+
+function join(bytes: StructBytes, j: HyperJoinArg | null): StructBytes {
+  if (j === null) return bytes.skip(JOIN_BYTES);
+  bytes.address(j.streams).address(j.partials).address(j.base).address(j.scale).address(j.normWeight);
+  bytes.address(j.x).address(j.quantized).address(j.post).address(j.comb);
   bytes.i32(j.parts).i32(j.hidden).i32(j.iterations);
-  return bytes.f32(j.normEpsilon).f32(j.hyperEpsilon).i32(0).arg();
+  return bytes.f32(j.normEpsilon).f32(j.hyperEpsilon).i32(0);
 }
 
 /** struct DecodeRows. */

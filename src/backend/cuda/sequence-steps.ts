@@ -3,6 +3,7 @@
 // compressed entries in parts (half-rows.ts). Nothing waits; failures appear when the stream is synchronized. Steps of one sequence
 // take its `DecodeState` (position, rows, slots) from device memory: `state` must hold what `count` says.
 import type { CudaContext } from "./context.ts";
+import { MOST_EXPERTS } from "./decode-plans.ts";
 import type { DeviceBuffer } from "./device-memory.ts";
 import type { RowParts } from "./half-rows.ts";
 import type { KernelArg } from "./kernel-args.ts";
@@ -337,6 +338,7 @@ export function route(
   mark: number,
 ): void {
   const { experts, used } = router;
+  requireShape(experts <= MOST_EXPERTS, `${experts} experts`, `at most ${MOST_EXPERTS}`);
   const warps = tokens < 4 ? 1 : 4;
   module.launch(stream, "route", [blocks(tokens, warps), 1, 1], [warps * 32, 1, 1], warps * experts * 8, [
     ...[p(logits), p(router.bias), p(router.table), p(tokenIds), p(ids), p(weights), p(flag)],

@@ -1,0 +1,119 @@
+// What a block reads from the four streams when one token is decoded. The kernel before has written the streams and, 32
+// columns at a time, their products with fn and with each other (hyper-tail.cuh); both norms follow from these: of the
+// streams, and of their mix, whose square is the streams' products times the mix's weights twice.
+#pragma once
+#include "cuda/hyper-tail.cuh"
+#include "cuda/staged-rows.cuh"
+
+namespace ds4::cuda {
+
+/// mixes = 24 rows of fn; at the head 4. partials [parts, kPartialValues]. x [hidden] and its int8 form; post [4], comb [4, 4].
+struct HyperJoin {
+  const float *streams, *partials;
+  const float *base, *scale, *normWeight;
+  float* x;
+  uint8_t* quantized;
+  float *post, *comb;
+  int parts, hidden, iterations;
+  float normEpsilon, hyperEpsilon;
+  int padding;
+};
+
+constexpr int kJoinGroups = kStreamThreads / kPartialValues;
+
+/// Shared memory of a join.
+struct JoinRoom {
+  float groups[kJoinGroups][kPartialValues];
+  float sums[kPartialValues];
+};
+
+__device__ __forceinline__ float sigmoidOf(float x) { return 1.0f / (1.0f + expf(-x)); }
+
+/// The sums of all partials, in room.sums for the whole block; always in the same order.
+__device__ __forceinline__ void sumPartials(const HyperJoin& j, JoinRoom& room) {
+  const int value = static_cast<int>(threadIdx.x) % kPartialValues, group = static_cast<int>(threadIdx.x) / kPartialValues;
+  if (group < kJoinGroups) {
+    constexpr int kAhead = 8;
+    float sum = 0;
+    for (int first = group; first < j.parts; first += kAhead * kJoinGroups) {
+      float some[kAhead];
+#pragma unroll
+      for (int i = 0; i < kAhead; i++) {
+        const int part = first + i * kJoinGroups;
+        some[i] = part < j.parts ? __ldcg(j.partials + part * kPartialValues + value) : 0.0f;
+      }
+#pragma unroll
+      for (int i = 0; i < kAhead; i++) sum += some[i];
+    }
+    room.groups[group][value] = sum;
+  }
+  __syncthreads();
+  if (threadIdx.x < kPartialValues) {
+    float sum = 0;
+#pragma unroll
+    for (int i = 0; i < kJoinGroups; i++) sum += room.groups[i][threadIdx.x];
+    room.sums[threadIdx.x] = sum;
+  }
+  __syncthreads();
+}
+
+/// 1 / rms of the streams.
+__device__ __forceinline__ float streamsFactor(const HyperJoin& j, const JoinRoom& room) {
+  const float* squares = room.sums + kSquares;
+  const float mean = (squares[0] + squares[1] + squares[2] + squares[3]) / (4.0f * static_cast<float>(j.hidden));
+  return 1.0f / sqrtf(mean + j.normEpsilon);
+}
+
+__device__ __forceinline__ float sumOfFour(float a, float b, float c, float d, float epsilon) {
+  return (a + b) + (c + d) + epsilon;
+}
+
+// Softmax over rows, columns to sum 1, then rows and columns in turn; by one thread.
+__device__ __forceinline__ void balanceFour(float (&m)[4][4], int iterations, float epsilon) {
+#pragma unroll
+  for (int row = 0; row < 4; row++) {
+    const float most = fmaxf(fmaxf(m[row][0], m[row][1]), fmaxf(m[row][2], m[row][3]));
+    float sum = 0;
+#pragma unroll
+    for (int i = 0; i < 4; i++) sum += m[row][i] = expf(m[row][i] - most);
+#pragma unroll
+    for (int i = 0; i < 4; i++) m[row][i] = m[row][i] / sum + epsilon;
+  }
+  for (int iteration = 0; iteration < iterations; iteration++) {
+    if (iteration > 0) {
+#pragma unroll
+      for (int row = 0; row < 4; row++) {
+        const float inverse = __fdividef(1.0f, sumOfFour(m[row][0], m[row][1], m[row][2], m[row][3], epsilon));
+#pragma unroll
+        for (int i = 0; i < 4; i++) m[row][i] *= inverse;
+      }
+    }
+#pragma unroll
+    for (int col = 0; col < 4; col++) {
+      const float inverse = __fdividef(1.0f, sumOfFour(m[0][col], m[1][col], m[2][col], m[3][col], epsilon));
+#pragma unroll
+      for (int i = 0; i < 4; i++) m[i][col] *= inverse;
+    }
+  }
+}
+
+/// post and comb, by a block of its own beside the kernel that reads x: they are needed when the block's output is written.
+__device__ __noinline__ void balanceStreams(const HyperJoin& j, JoinRoom& room) {
+  sumPartials(j, room);
+  const float factor = streamsFactor(j, room);
+  const float* sums = room.sums;
+  const int i = static_cast<int>(threadIdx.x);
+  if (i >= 32 && i < 36) {
+    const int k = i - 32;
+    j.post[k] = 2.0f * sigmoidOf(sums[4 + k] * factor * j.scale[1] + j.base[4 + k]);
+  }
+  if (i != 0) return;
+  float matrix[4][4];
+#pragma unroll
+  for (int k = 0; k < 16; k++) matrix[k / 4][k % 4] = sums[8 + k] * factor * j.scale[2] + j.base[8 + k];
+  balanceFour(matrix, j.iterations, j.hyperEpsilon);
+#pragma unroll
+  for (int k = 0; k < 16; k++) j.comb[k] = matrix[k / 4][k % 4];
+}
+
+}  // namespace ds4::cuda
