@@ -4,16 +4,24 @@ import { networkInterfaces } from "node:os";
 import { join } from "node:path";
 import type { AnswerRecord } from "../test/fixtures/scripted-server.ts";
 import type { Agent } from "./agents.ts";
+import { sessionOf } from "./checks.ts";
 
-/** One agent's session. */
+/** What one check found. */
+export interface CheckResult {
+  name: string;
+  /** Empty if everything is as it should be. */
+  problems: string[];
+  answers: AnswerRecord[];
+  requestCount: number;
+  /** The server's metrics at the end. */
+  counters: Map<string, number>;
+}
+
+/** One agent's checks. */
 export interface AgentRun {
   agent: Agent;
   version: string;
-  /** Empty if everything is as it should be. */
-  problems: string[];
-  requests: (AnswerRecord & { path: string; bodyBytes: number; hasTools: boolean })[];
-  /** The server's metrics at the end. */
-  counters: Map<string, number>;
+  results: CheckResult[];
 }
 
 /** Writes `results/<date>.md`. */
@@ -21,17 +29,18 @@ export function writeReport(runs: readonly AgentRun[]): void {
   const folder = join(import.meta.dirname, "results");
   const date = new Date().toISOString().slice(0, 10);
   mkdirSync(folder, { recursive: true });
+  const checks = runs[0].results.map(({ name }) => name);
   const text = [
     `# Coding agents, ${date}`,
     "",
-    "Written by `node acceptance/run.ts`. Each agent was run twice in an empty folder with an empty home: once with a question,",
-    `and once going on with the session. ${isCutOff() ? "There was no network but the loopback. " : ""}The server was the whole of`,
-    "`ds4-server` over a scripted model with the nano model's tokenizer (4,087 tokens, so the same text is more tokens than with",
-    "V4's). The model thought, called the agent's shell, and answered with what the shell had said.",
+    "Written by `node acceptance/run.ts`. Each check runs the agent in an empty folder with an empty home and without a person,",
+    `one process per question. ${isCutOff() ? "There was no network but the loopback. " : ""}The server was the whole of \`ds4-server\` over a`,
+    "scripted model with the nano model's tokenizer (4,087 tokens, so the same text is more tokens than with V4's). What the",
+    "checks are is in [README.md](../README.md).",
     "",
-    "| agent | version | API | result | cached of later prompts |",
-    "| --- | --- | --- | --- | --- |",
-    ...runs.map((run) => `| ${run.agent.name} | ${run.version} | ${run.agent.api} | ${resultOf(run)} |`),
+    `| agent | version | API | ${checks.join(" | ")} | cached of later prompts |`,
+    `| --- | --- | --- | ${checks.map(() => "---").join(" | ")} | --- |`,
+    ...runs.map(rowOf),
     ...runs.flatMap(sectionOf),
   ].join("\n");
   writeFileSync(join(folder, `${date}.md`), `${text}\n`);
@@ -44,40 +53,45 @@ function isCutOff(): boolean {
   );
 }
 
-function resultOf(run: AgentRun): string {
-  const later = run.requests.filter(({ hasTools }) => hasTools).slice(1);
+function rowOf({ agent, version, results }: AgentRun): string {
+  const outcomes = results.map(({ problems }) => (problems.length === 0 ? "passed" : "failed"));
+  const later = results
+    .filter(({ name }) => name === "works" || name === "hard")
+    .flatMap(({ answers }) => sessionOf(answers).slice(1));
   const sum = (name: "promptTokens" | "reusedTokens") =>
-    later.reduce((total, request) => total + request[name], 0);
-  const share = ((100 * sum("reusedTokens")) / sum("promptTokens")).toFixed(1);
-  return `${run.problems.length === 0 ? "passed" : "failed"} | ${share} %`;
+    later.reduce((total, answer) => total + answer[name], 0);
+  const share = `${((100 * sum("reusedTokens")) / sum("promptTokens")).toFixed(1)} %`;
+  return `| ${[agent.name, version, agent.api, ...outcomes, share].join(" | ")} |`;
 }
 
-function sectionOf({ agent, version, requests, problems, counters }: AgentRun): string[] {
-  const kept = /^ds4_(requests_total|answers_total|prompt_tokens|completion_tokens|reuse_requests)/;
+function sectionOf({ agent, version, results }: AgentRun): string[] {
+  return ["", `## ${agent.name} ${version}`, ...results.flatMap(checkSection)];
+}
+
+function checkSection({ name, problems, answers, counters }: CheckResult): string[] {
+  const kept = /^ds4_(requests_total|answers_total|prompt_tokens|completion_tokens|malformed|reuse_requests)/;
+  const rows = answers.map((answer) => {
+    const { request, promptTokens, reusedTokens, reusedFrom, completionTokens, finishReason } = answer;
+    const isSide = !sessionOf([answer]).includes(answer);
+    const cached = `${reusedTokens} (${((100 * reusedTokens) / promptTokens).toFixed(1)} %)`;
+    const cells = [request.path, request.bodyBytes, promptTokens, cached, reusedFrom, completionTokens];
+    return `| ${[...cells, isSide ? `${finishReason}, aside` : finishReason].join(" | ")} |`;
+  });
   return [
     "",
-    `## ${agent.name} ${version}`,
+    `### ${name}: ${problems.length === 0 ? "passed" : "failed"}`,
     "",
-    ...problems.map((problem) => `- ${problem}`),
-    "| request | body, bytes | tools | prompt, tokens | cached | from | answer, tokens |",
+    ...problems.map(
+      (problem) => `- ${problem.replace(/\/\S*\/ds4-acceptance-\w+/g, "…").replaceAll("\n", " ")}`,
+    ),
+    "| request | body, bytes | prompt, tokens | cached | from | answer, tokens | end |",
     "| --- | --- | --- | --- | --- | --- | --- |",
-    ...requests.map((request) => {
-      const { path, bodyBytes, hasTools, promptTokens, reusedTokens, reusedFrom, completionTokens } = request;
-      const cached = `${reusedTokens} (${((100 * reusedTokens) / promptTokens).toFixed(1)} %)`;
-      const cells = [
-        path,
-        bodyBytes,
-        hasTools ? "yes" : "no",
-        promptTokens,
-        cached,
-        reusedFrom,
-        completionTokens,
-      ];
-      return `| ${cells.join(" | ")} |`;
-    }),
+    ...rows,
     "",
     "```",
-    ...[...counters].filter(([name, value]) => kept.test(name) && value > 0).map((pair) => pair.join(" ")),
+    ...[...counters]
+      .filter(([metric, value]) => kept.test(metric) && value > 0)
+      .map((pair) => pair.join(" ")),
     "```",
   ];
 }
