@@ -158,6 +158,28 @@ describe("ending a request", () => {
     await until(isIdle);
   });
 
+  it("keeps what was read of a prompt that is cancelled (case 81)", async () => {
+    await using slow = await Engine.open({
+      model: nanoModelPath(),
+      ctxTokens: 2048,
+      slots: 1,
+      chunkTokens: 16,
+    });
+    const messages = [{ role: "user" as const, content: "many words to read ".repeat(60) }];
+    const request = { ...ask, messages, max_tokens: 4 };
+    const controller = new AbortController();
+    const first = slow.chat.completions.create(request, controller);
+    const refused = expect(first).rejects.toMatchObject({ code: "cancelled" });
+    await until(async () => (await slow.stats()).slots[0].tokens >= 64);
+    controller.abort();
+    await refused;
+    const { completionTokens } = (await slow.stats()).counters;
+    expect(completionTokens).toBe(0);
+    const { usage } = await slow.chat.completions.create(request);
+    expect(usage.prompt_tokens_details.cached_tokens).toBeGreaterThanOrEqual(64);
+    expect(usage.prompt_tokens_details.cached_tokens).toBeLessThan(usage.prompt_tokens);
+  });
+
   it("frees the slot of a stream that is left before it is read", async () => {
     const stream = await engine.chat.completions.create({ ...endless(), stream: true });
     await stream.return();

@@ -40,6 +40,8 @@ export interface EngineOptions {
   kvDiskBytes?: number;
   /** Default `auto`: cuda where a GPU holds the model, else cpu. */
   backend?: BackendChoice;
+  /** Precision of the KV rows on a GPU. Default `f16`. */
+  kvType?: SchedulerOptions["kvType"];
   /** Compute threads. Default: the backend's choice. */
   threads?: number;
   /** Most prompt tokens of one pass. Default 512. */
