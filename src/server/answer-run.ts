@@ -8,13 +8,14 @@ import { resolveSampling } from "../session/sampling-params.ts";
 import { StopMatcher } from "../session/stop-strings.ts";
 import { encodePieces, piecesToText } from "../template/pieces.ts";
 import { renderConversation } from "../template/render.ts";
+import type { Tokenizer } from "../tokenizer/tokenizer.ts";
 import { SPECIAL_TEXT } from "../tokenizer/tokenizer-tables.ts";
 import { Admission, type Ticket } from "./admission.ts";
 import type { AnswerEvent } from "./answer-events.ts";
 import { AnswerMemory, PrefixDigest } from "./answer-memory.ts";
 import type { ServedModel } from "./answer-source.ts";
 import { AnswerText } from "./answer-text.ts";
-import { contextOverflow } from "./api-error.ts";
+import { ApiError, contextOverflow } from "./api-error.ts";
 import { CallMemory } from "./call-memory.ts";
 import type { ConversationRequest } from "./conversation-request.ts";
 import type { ServerMetrics } from "./metrics.ts";
@@ -74,12 +75,13 @@ export class AnswerRunner {
     const { tokenizer, checkpoint, id } = this.model;
     if (prompt.kind === "raw") return { tokens: this.#rawTokens(prompt.prompt), prefix: undefined };
     const digest = new PrefixDigest(id);
-    const { messages, tools, thinking } = prompt;
+    const { messages, tools, thinking, responseFormat } = prompt;
     const pieces = renderConversation({
       messages,
       tools,
       thinking,
       checkpoint,
+      responseFormat,
       replayAnswer: (out, message, content) => this.answers.replay(out, digest, message, content, tokenizer),
       replayCalls: (out, calls) => this.calls.replay(out, calls),
     });
@@ -91,6 +93,7 @@ export class AnswerRunner {
   /** Renders and checks. Throws `template`, `request` or `ApiError` (`context-overflow`). */
   prepare(request: ConversationRequest): PreparedAnswer {
     const { tokenizer, ctxTokens, defaultMaxTokens, chunkTokens } = this.model;
+    checkConstraint(request, tokenizer);
     const { tokens: promptTokens, prefix } = this.#render(request);
     if (promptTokens.length >= ctxTokens) throw contextOverflow(promptTokens.length, ctxTokens);
     const random = () => crypto.getRandomValues(new BigUint64Array(1))[0];
@@ -112,6 +115,7 @@ export class AnswerRunner {
       thinking,
       topLogprobs: request.topLogprobs,
       cacheKey: request.cacheKey,
+      constraint: request.constraint,
       chunkTokens,
     };
     return { request, generate, promptTokens: promptTokens.length, startsThinking, prefix };
@@ -216,5 +220,18 @@ export class AnswerRunner {
     tokens[0] = tokenizer.bosId;
     tokens.set(ids, 1);
     return tokens;
+  }
+}
+
+function checkConstraint({ constraint, prompt }: ConversationRequest, tokenizer: Tokenizer): void {
+  if (constraint === undefined) return;
+  const last = prompt.kind === "chat" ? prompt.messages.at(-1) : undefined;
+  if (last?.role === "assistant" && last.openEnded) {
+    const reason = "an answer that is already begun cannot be held to a format or a tool choice";
+    throw new ApiError("invalid-request", `messages: ${reason}`, { param: "messages" });
+  }
+  if (constraint.calls !== undefined && tokenizer.specialId(constraint.calls.tags.mark) === undefined) {
+    const reason = "this model's vocabulary has no mark for tool calls";
+    throw new ApiError("invalid-request", `tool_choice: ${reason}`, { param: "tool_choice" });
   }
 }

@@ -203,13 +203,14 @@ describe("/v1/chat/completions", () => {
     [{ messages, stop: [1] }, "stop[0]", "string"],
     [{ messages, n: 2 }, "n", "not supported yet"],
     [{ messages, functions: [{ name: "f" }] }, "functions", "send them as tools"],
-    [{ messages, tool_choice: "required" }, "tool_choice", "not supported yet"],
+    [{ messages, tool_choice: "required" }, "tool_choice", "there are no tools"],
+    [{ messages, tool_choice: "perhaps" }, "tool_choice", "auto, none, required"],
     [
       { messages, tool_choice: { type: "function", function: { name: "x" } } },
       "tool_choice",
-      "not supported yet",
+      "the name of a tool",
     ],
-    [{ messages, response_format: { type: "json_object" } }, "response_format", "not supported yet"],
+    [{ messages, response_format: { type: "yaml" } }, "response_format.type", "json_schema"],
     [
       { messages: [{ role: "user", content: [{ type: "image_url", image_url: {} }] }] },
       "messages[0].content[0]",

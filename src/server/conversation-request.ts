@@ -1,7 +1,9 @@
 // What every wire turns its API's request into. Knows no API.
 import { randomBytes } from "node:crypto";
+import type { AnswerConstraint } from "../grammar/constraint.ts";
 import type { SamplingParams } from "../session/sampling-params.ts";
 import type { Message, Thinking, ToolDefinition } from "../template/conversation.ts";
+import type { JsonValue } from "../template/json-python.ts";
 
 /** Messages for the template. */
 export interface ChatPromptInput {
@@ -10,6 +12,8 @@ export interface ChatPromptInput {
   /** The tools that may be called; empty where the request forbids calls. */
   tools: ToolDefinition[];
   thinking: Thinking;
+  /** Schema of the answer that the prompt shows. */
+  responseFormat?: JsonValue;
 }
 
 /** Text or token ids that go to the model as they are; marks in the text become special tokens. */
@@ -32,6 +36,8 @@ export interface ConversationRequest {
   topLogprobs?: number;
   /** Names the conversation, where the client does: a hint for the cache. */
   cacheKey?: string;
+  /** What the visible answer must be. */
+  constraint?: AnswerConstraint;
 }
 
 /** An unguessable id, `chatcmpl-5f…`. */

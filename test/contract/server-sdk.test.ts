@@ -158,7 +158,7 @@ describe("the @anthropic-ai/sdk package", () => {
   it("lists models and raises its typed errors", async () => {
     const page = await anthropic.models.list();
     expect(page.data.map(({ id }) => id)).toEqual(["nano"]);
-    const wrong = anthropic.messages.create({ ...base, tool_choice: { type: "any" } });
+    const wrong = anthropic.messages.create({ ...base, tool_choice: { type: "tool", name: "x" } });
     await expect(wrong).rejects.toBeInstanceOf(Anthropic.BadRequestError);
     const long = { ...base, messages: [{ role: "user" as const, content: "word ".repeat(9000) }] };
     await expect(anthropic.messages.create(long)).rejects.toThrow(

@@ -1,15 +1,10 @@
 // Anthropic's messages request to the internal one: blocks to messages, its thinking settings, its tools.
 import { z } from "zod";
-import type {
-  ContentPart,
-  Message,
-  Thinking,
-  ToolCall,
-  ToolDefinition,
-} from "../../template/conversation.ts";
-import { ApiError, notSupported } from "../api-error.ts";
+import type { ContentPart, Message, Thinking, ToolCall } from "../../template/conversation.ts";
+import { ApiError } from "../api-error.ts";
 import type { ConversationRequest } from "../conversation-request.ts";
 import { MAX_MESSAGES, MAX_TOOLS } from "../limits.ts";
+import { answerForm, anthropicToolChoice, jsonFormat, type OfferedTool } from "./answer-constraint.ts";
 import { assistantMessage } from "./openai-chat.ts";
 import {
   effortField,
@@ -63,7 +58,13 @@ export const messagesRequestSchema = z.looseObject({
     )
     .max(MAX_TOOLS)
     .nullish(),
-  tool_choice: z.looseObject({ type: z.enum(["auto", "any", "tool", "none"]) }).nullish(),
+  tool_choice: z
+    .looseObject({
+      type: z.enum(["auto", "any", "tool", "none"]),
+      name: z.string().nullish(),
+      disable_parallel_tool_use: z.boolean().nullish(),
+    })
+    .nullish(),
   thinking: z
     .looseObject({
       type: z.enum(["enabled", "disabled", "adaptive"]),
@@ -71,7 +72,12 @@ export const messagesRequestSchema = z.looseObject({
       display: z.string().nullish(),
     })
     .nullish(),
-  output_config: z.looseObject({ effort: effortField, format: z.looseObject({}).nullish() }).nullish(),
+  output_config: z
+    .looseObject({
+      effort: effortField,
+      format: z.looseObject({ type: z.string(), schema: jsonObject.nullish() }).nullish(),
+    })
+    .nullish(),
 });
 
 /** A checked body. */
@@ -83,20 +89,28 @@ const BILLING_HEADER = /^\s*x-anthropic-billing-header:/i;
 
 /** Throws `ApiError` for what would have to be ignored. */
 export function messagesRequest(body: MessagesBody): ConversationRequest {
-  const choice = body.tool_choice?.type ?? "auto";
-  if (choice === "any" || choice === "tool") throw notSupported("tool_choice", JSON.stringify(choice));
-  if (body.output_config?.format) throw notSupported("output_config.format", "an answer format");
+  const { format } = body.output_config ?? {};
+  const form = answerForm(
+    toolsOf(body.tools ?? []),
+    anthropicToolChoice(body.tool_choice),
+    jsonFormat(format?.type, format?.schema, {
+      type: "output_config.format",
+      schema: "output_config.format.schema",
+    }),
+  );
   return {
     prompt: {
       kind: "chat",
       messages: [...systemMessages(body.system), ...body.messages.flatMap(messagesOf)],
-      tools: choice === "none" ? [] : toolsOf(body.tools ?? []),
+      tools: form.tools,
+      responseFormat: form.responseFormat,
       thinking: thinkingOf(body),
     },
     thinkBudgetTokens: body.thinking?.budget_tokens ?? undefined,
     sampling: samplingOf(body),
     maxTokens: body.max_tokens ?? undefined,
     stopStrings: (body.stop_sequences ?? []).filter((text) => text !== ""),
+    constraint: form.constraint,
   };
 }
 
@@ -114,10 +128,12 @@ function systemMessages(system: MessagesBody["system"]): Message[] {
 }
 
 // Tools with a type of their own run on Anthropic's servers; deferred ones are placeholders.
-function toolsOf(tools: NonNullable<MessagesBody["tools"]>): ToolDefinition[] {
-  return tools
-    .filter((tool) => (tool.type ?? "custom") === "custom" && tool.defer_loading !== true)
-    .map((tool) => toolDefinition(tool.name, tool.description, tool.input_schema));
+function toolsOf(tools: NonNullable<MessagesBody["tools"]>): OfferedTool[] {
+  return tools.flatMap((tool, index) => {
+    if ((tool.type ?? "custom") !== "custom" || tool.defer_loading === true) return [];
+    const definition = toolDefinition(tool.name, tool.description, tool.input_schema);
+    return [{ definition, schemaPath: `tools[${index}].input_schema` }];
+  });
 }
 
 function messagesOf(

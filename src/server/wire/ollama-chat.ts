@@ -4,6 +4,13 @@ import type { Message, ToolCall } from "../../template/conversation.ts";
 import type { AnswerEvent, AnswerFinish, AnswerUsage } from "../answer-events.ts";
 import { type ApiError, notSupported } from "../api-error.ts";
 import { MAX_MESSAGES } from "../limits.ts";
+import {
+  answerForm,
+  type JsonFormat,
+  jsonFormat,
+  MAX_DEMANDED_CALLS,
+  type OfferedTool,
+} from "./answer-constraint.ts";
 import { assistantMessage } from "./openai-chat.ts";
 import { parseBody } from "./parse-body.ts";
 import {
@@ -42,7 +49,7 @@ export const ollamaChatSchema = z.looseObject({
   stream: z.boolean().nullish(),
   think: z.union([z.boolean(), effortField]).nullish(),
   tools: toolsField,
-  format: z.union([z.string(), z.looseObject({})]).nullish(),
+  format: z.union([z.enum(["json", ""]), jsonObject]).nullish(),
   options: z
     .looseObject({
       ...samplingFields,
@@ -62,13 +69,29 @@ export function ollamaErrorBody(error: ApiError): object {
 
 const line = (body: object) => `${JSON.stringify(body)}\n`;
 
+function ollamaTools(tools: OllamaBody["tools"]): OfferedTool[] {
+  return (tools ?? []).flatMap(({ type, function: tool }, index) => {
+    if (type !== "function" || tool === undefined) return [];
+    const definition = toolDefinition(tool.name, tool.description, tool.parameters);
+    return [{ definition, schemaPath: `tools[${index}].function.parameters` }];
+  });
+}
+
+function ollamaFormat(format: OllamaBody["format"]): JsonFormat | undefined {
+  if (format === null || format === undefined || format === "") return undefined;
+  const isSchema = format !== "json";
+  return jsonFormat(isSchema ? "json_schema" : "json_object", format, { type: "format", schema: "format" });
+}
+
 /** A checked Ollama chat. Throws `ApiError`. */
 export function ollamaChatJob(body: unknown): WireJob {
   const parsed = parseBody(ollamaChatSchema, body);
-  if (parsed.format !== null && parsed.format !== undefined && parsed.format !== "") {
-    throw notSupported("format", "an answer format");
-  }
   const { think, options } = parsed;
+  const form = answerForm(
+    ollamaTools(parsed.tools),
+    { mode: "auto", maxCalls: MAX_DEMANDED_CALLS },
+    ollamaFormat(parsed.format),
+  );
   const effort = typeof think === "string" ? effortOf(think) : undefined;
   const predict = options?.num_predict ?? undefined;
   const started = performance.now();
@@ -77,15 +100,15 @@ export function ollamaChatJob(body: unknown): WireJob {
       prompt: {
         kind: "chat",
         messages: parsed.messages.map(messageOf),
-        tools: (parsed.tools ?? []).flatMap(({ type, function: tool }) =>
-          type === "function" && tool ? [toolDefinition(tool.name, tool.description, tool.parameters)] : [],
-        ),
+        tools: form.tools,
+        responseFormat: form.responseFormat,
         thinking: effort ?? (think === false ? "off" : "on"),
       },
       sampling: samplingOf({ ...options, repetition_penalty: options?.repeat_penalty }),
       // -1 and -2 are Ollama's "no limit" and "fill the context".
       maxTokens: predict !== undefined && predict > 0 ? predict : undefined,
       stopStrings: stopsOf(options?.stop),
+      constraint: form.constraint,
     },
     isStream: parsed.stream !== false,
     frames: (events, start) => frames(events, start, started),

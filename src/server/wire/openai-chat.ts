@@ -1,11 +1,12 @@
 // POST /v1/chat/completions. Reasoning goes out as `reasoning_content`, DeepSeek's own field, and is accepted back under
 // it and under `reasoning`.
 import { z } from "zod";
-import type { AssistantMessage, Message, ToolCall, ToolDefinition } from "../../template/conversation.ts";
+import type { AssistantMessage, Message, ToolCall } from "../../template/conversation.ts";
 import type { Tokenizer } from "../../tokenizer/tokenizer.ts";
 import type { AnswerEvent, CollectedAnswer } from "../answer-events.ts";
 import { ApiError, notSupported } from "../api-error.ts";
 import { MAX_CACHE_KEY_UNITS, MAX_MESSAGES } from "../limits.ts";
+import { answerForm, type OfferedTool, openAiToolChoice, responseFormat } from "./answer-constraint.ts";
 import { ChatShapes } from "./openai-chat-shapes.ts";
 import type { ChatCompletion, ChatCompletionChunk } from "./openai-chat-types.ts";
 import { openAiErrorBody } from "./openai-errors.ts";
@@ -14,6 +15,7 @@ import {
   contentSchema,
   jsonObject,
   maxTokensField,
+  responseFormatField,
   samplingFields,
   samplingOf,
   stopField,
@@ -57,7 +59,8 @@ export const chatRequestSchema = z.looseObject({
   top_logprobs: z.int().min(0).max(20).nullish(),
   tools: toolsField,
   tool_choice: z.union([z.string(), z.looseObject({ type: z.string() })]).nullish(),
-  response_format: z.looseObject({ type: z.string() }).nullish(),
+  parallel_tool_calls: z.boolean().nullish(),
+  response_format: responseFormatField,
   functions: z.array(z.unknown()).nullish(),
   prompt_cache_key: z.string().nullish(),
   ...samplingFields,
@@ -79,8 +82,12 @@ export function chatJob(body: unknown, tokenizer: Tokenizer): ChatJob {
   if (parsed.functions && parsed.functions.length > 0) {
     throw notSupported("functions", "the old form of tools; send them as tools, it");
   }
-  const format = parsed.response_format?.type ?? "text";
-  if (format !== "text") throw notSupported("response_format", `type ${JSON.stringify(format)}`);
+  const { response_format: format, tool_choice: choice } = parsed;
+  const form = answerForm(
+    chatTools(parsed),
+    openAiToolChoice(choice, parsed.parallel_tool_calls, functionName),
+    responseFormat(format),
+  );
   const shapes = new ChatShapes({
     includesUsage: parsed.stream_options?.include_usage === true,
     wantsLogprobs: parsed.logprobs === true,
@@ -91,7 +98,8 @@ export function chatJob(body: unknown, tokenizer: Tokenizer): ChatJob {
       prompt: {
         kind: "chat",
         messages: chatMessages(parsed.messages),
-        tools: chatTools(parsed),
+        tools: form.tools,
+        responseFormat: form.responseFormat,
         thinking: thinkingOf(parsed, "on"),
       },
       thinkBudgetTokens: parsed.thinking?.budget_tokens ?? undefined,
@@ -100,6 +108,7 @@ export function chatJob(body: unknown, tokenizer: Tokenizer): ChatJob {
       stopStrings: stopsOf(parsed.stop),
       cacheKey: parsed.prompt_cache_key?.slice(0, MAX_CACHE_KEY_UNITS),
       topLogprobs: parsed.logprobs ? (parsed.top_logprobs ?? 0) : undefined,
+      constraint: form.constraint,
     },
     isStream: parsed.stream === true,
     chunks: (events, start) => shapes.chunks(events, start),
@@ -114,12 +123,11 @@ export function chatJob(body: unknown, tokenizer: Tokenizer): ChatJob {
   };
 }
 
-function chatTools({ tools, tool_choice: choice }: ChatBody): ToolDefinition[] {
-  const kind = typeof choice === "string" ? choice : choice?.type;
-  if (kind !== undefined && kind !== "auto" && kind !== "none") {
-    throw notSupported("tool_choice", JSON.stringify(kind));
-  }
-  if (kind === "none") return [];
+function functionName(entry: { readonly [key: string]: unknown }): unknown {
+  return (entry.function as { name?: unknown } | null | undefined)?.name;
+}
+
+function chatTools({ tools }: ChatBody): OfferedTool[] {
   return (tools ?? []).flatMap((tool, index) => {
     if (tool.type !== "function") return [];
     if (tool.function === undefined) {
@@ -127,7 +135,8 @@ function chatTools({ tools, tool_choice: choice }: ChatBody): ToolDefinition[] {
       throw new ApiError("invalid-request", `${param}: expected an object, got undefined`, { param });
     }
     const { name, description, parameters } = tool.function;
-    return [toolDefinition(name, description, parameters)];
+    const schemaPath = `tools[${index}].function.parameters`;
+    return [{ definition: toolDefinition(name, description, parameters), schemaPath }];
   });
 }
 

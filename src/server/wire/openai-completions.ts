@@ -6,10 +6,18 @@ import type { AnswerEvent, CollectedAnswer, TokenLogprobs } from "../answer-even
 import { ApiError, notSupported } from "../api-error.ts";
 import { newId } from "../conversation-request.ts";
 import { MAX_TOKEN_IDS } from "../limits.ts";
+import { answerForm, responseFormat } from "./answer-constraint.ts";
 import { openAiErrorBody } from "./openai-errors.ts";
 import { openAiFinish, openAiUsage, timings, tokenText } from "./openai-usage.ts";
 import { parseBody } from "./parse-body.ts";
-import { maxTokensField, samplingFields, samplingOf, stopField, stopsOf } from "./request-fields.ts";
+import {
+  maxTokensField,
+  responseFormatField,
+  samplingFields,
+  samplingOf,
+  stopField,
+  stopsOf,
+} from "./request-fields.ts";
 import { type AnswerStart, COMMENT, dataEvent, EVENT_STREAM, type WireJob } from "./wire.ts";
 
 /** OpenAI's default for this endpoint is 16, which nobody expects of a local server: the rest of the context. */
@@ -25,6 +33,7 @@ export const completionRequestSchema = z.looseObject({
   suffix: z.string().nullish(),
   stop: stopField,
   logprobs: z.int().min(0).max(20).nullish(),
+  response_format: responseFormatField,
   ...samplingFields,
 });
 
@@ -37,6 +46,7 @@ export function completionJob(body: unknown, tokenizer: Tokenizer): WireJob {
   if ((parsed.best_of ?? 1) > 1) throw notSupported("best_of", "more than one candidate");
   if (parsed.echo) throw notSupported("echo", "echoing the prompt");
   if (parsed.suffix) throw notSupported("suffix", "filling in the middle");
+  const form = answerForm([], { mode: "none", maxCalls: 0 }, responseFormat(parsed.response_format));
   const shapes = new CompletionShapes(parsed, tokenizer);
   return {
     request: {
@@ -45,6 +55,7 @@ export function completionJob(body: unknown, tokenizer: Tokenizer): WireJob {
       maxTokens: parsed.max_tokens ?? undefined,
       stopStrings: stopsOf(parsed.stop),
       topLogprobs: parsed.logprobs ?? undefined,
+      constraint: form.constraint,
     },
     isStream: parsed.stream === true,
     frames: (events, start) => shapes.frames(events, start),

@@ -1,9 +1,10 @@
 // OpenAI's Responses request to the internal one: input items to messages, its tools, the stored conversation before it.
 import { z } from "zod";
-import type { Message, ToolCall, ToolDefinition } from "../../template/conversation.ts";
+import type { Message, ToolCall } from "../../template/conversation.ts";
 import { ApiError, notSupported } from "../api-error.ts";
 import type { ConversationRequest } from "../conversation-request.ts";
 import { MAX_CACHE_KEY_UNITS, MAX_MESSAGES, MAX_TOOLS } from "../limits.ts";
+import { answerForm, jsonFormat, type OfferedTool, openAiToolChoice } from "./answer-constraint.ts";
 import { assistantMessage } from "./openai-chat.ts";
 import { parseBody } from "./parse-body.ts";
 import {
@@ -54,7 +55,10 @@ export const responsesRequestSchema = z.looseObject({
     .max(MAX_TOOLS)
     .nullish(),
   tool_choice: z.union([z.string(), z.looseObject({ type: z.string() })]).nullish(),
-  text: z.looseObject({ format: z.looseObject({ type: z.string() }).nullish() }).nullish(),
+  parallel_tool_calls: z.boolean().nullish(),
+  text: z
+    .looseObject({ format: z.looseObject({ type: z.string(), schema: jsonObject.nullish() }).nullish() })
+    .nullish(),
   include: z.array(z.string()).nullish(),
   metadata: z.looseObject({}).nullish(),
   prompt_cache_key: z.string().nullish(),
@@ -69,8 +73,6 @@ type Item = z.output<typeof itemSchema>;
 /** Checks. Throws `ApiError` for what would have to be ignored. */
 export function parseResponsesBody(body: unknown): ResponsesBody {
   const parsed = parseBody(responsesRequestSchema, body);
-  const format = parsed.text?.format?.type ?? "text";
-  if (format !== "text") throw notSupported("text.format", `type ${JSON.stringify(format)}`);
   if (parsed.background) throw notSupported("background", "answering in the background");
   if (parsed.conversation !== undefined && parsed.conversation !== null) {
     throw notSupported("conversation", "a stored conversation; previous_response_id is what works, it");
@@ -84,6 +86,12 @@ export function responsesRequest(
   history: readonly Message[],
 ): { request: ConversationRequest; messages: Message[] } {
   const messages = [...history, ...inputMessages(body.input, history)];
+  const { format } = body.text ?? {};
+  const form = answerForm(
+    toolsOf(body),
+    openAiToolChoice(body.tool_choice, body.parallel_tool_calls, ({ name }) => name),
+    jsonFormat(format?.type, format?.schema, { type: "text.format", schema: "text.format.schema" }),
+  );
   const instructions: Message[] = body.instructions ? [{ role: "system", content: body.instructions }] : [];
   return {
     messages,
@@ -91,27 +99,26 @@ export function responsesRequest(
       prompt: {
         kind: "chat",
         messages: [...instructions, ...messages],
-        tools: toolsOf(body),
+        tools: form.tools,
+        responseFormat: form.responseFormat,
         thinking: thinkingOf(body, "on"),
       },
       sampling: samplingOf(body),
       maxTokens: body.max_output_tokens ?? undefined,
       cacheKey: body.prompt_cache_key?.slice(0, MAX_CACHE_KEY_UNITS),
       stopStrings: [],
+      constraint: form.constraint,
     },
   };
 }
 
 // Tools of other types run on OpenAI's servers or have a grammar of their own: they are not offered to the model.
-function toolsOf({ tools, tool_choice: choice }: ResponsesBody): ToolDefinition[] {
-  const kind = typeof choice === "string" ? choice : choice?.type;
-  if (kind !== undefined && kind !== "auto" && kind !== "none") {
-    throw notSupported("tool_choice", JSON.stringify(kind));
-  }
-  if (kind === "none") return [];
-  return (tools ?? []).flatMap(({ type, name, description, parameters }) =>
-    type === "function" && name ? [toolDefinition(name, description, parameters)] : [],
-  );
+function toolsOf({ tools }: ResponsesBody): OfferedTool[] {
+  return (tools ?? []).flatMap(({ type, name, description, parameters }, index) => {
+    if (type !== "function" || !name) return [];
+    const definition = toolDefinition(name, description, parameters);
+    return [{ definition, schemaPath: `tools[${index}].parameters` }];
+  });
 }
 
 // An empty input is what one client warms a server up with.

@@ -166,6 +166,11 @@ export const toolsField = z
   .max(MAX_TOOLS)
   .nullish();
 
+/** `text`, `json_object`, or `json_schema` with a schema in it. */
+export const responseFormatField = z
+  .looseObject({ type: z.string(), json_schema: z.looseObject({ schema: jsonObject.nullish() }).nullish() })
+  .nullish();
+
 /** Only what the model should see, in a fixed order, so that a prompt does not change with a client's extras. */
 export function toolDefinition(
   name: string,
