@@ -32,7 +32,7 @@ describe("Ollama's API", () => {
     expect(prompts()[0].endsWith("</think>")).toBe(true);
     expect(await (await app.request("/api/tags")).json()).toMatchObject({ models: [{ name: "nano" }] });
     expect(await (await app.request("/api/version")).json()).toEqual({ version: "1.2.3" });
-    expect(await postJson("/api/chat", { messages: chat.messages, format: "json" })).toEqual({
+    expect(await postJson("/api/chat", { messages: chat.messages, format: "xml" })).toEqual({
       error: expect.stringContaining("format"),
     });
   });
