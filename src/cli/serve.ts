@@ -13,7 +13,7 @@ import type { ServedModel } from "../server/answer-source.ts";
 import { createApp } from "../server/app.ts";
 import { type HttpServer, listen } from "../server/http-server.ts";
 import { SHUTDOWN_GRACE_MS } from "../server/limits.ts";
-import { openMemoryFiles } from "../server/memory-files.ts";
+import { openMemoryFiles, saveWhenIdle } from "../server/memory-files.ts";
 import { ServerMetrics } from "../server/metrics.ts";
 import { ALL_ROUTES } from "../server/routes/all-routes.ts";
 import { ServerState } from "../server/server-state.ts";
@@ -82,7 +82,11 @@ export async function runServe(flags: ServeFlags, terminal: Terminal): Promise<n
         const { state: health, reason } = engine.health;
         if (health === "failed") end.fail(reason ?? "the engine stopped", state, log);
       }, HEALTH_CHECK_MS);
-      const reason = await end.reason.finally(() => clearInterval(watch));
+      const stopSaving = saveWhenIdle(memories, () => state.answerCount === 0);
+      const reason = await end.reason.finally(() => {
+        clearInterval(watch);
+        stopSaving();
+      });
       await shutDown(state, http, reason === "fault" ? FAULT_GRACE_MS : SHUTDOWN_GRACE_MS, terminal);
       return reason === "fault" ? EXIT.failure : EXIT.ok;
     } finally {

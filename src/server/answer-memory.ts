@@ -52,6 +52,8 @@ export class PrefixDigest {
 
 /** Answers, the least recently used forgotten first. */
 export class AnswerMemory {
+  /** How often something was remembered. */
+  changes = 0;
   readonly #entries = new Map<string, Int32Array>();
   readonly #limitBytes: number;
   #bytes = 0;
@@ -71,6 +73,7 @@ export class AnswerMemory {
   remember(prefix: string, answer: SeenAnswer, ids: Int32Array, tokenizer: Tokenizer): void {
     const text = tokenizer.decode(ids);
     if (!text.includes(answer.content) || !text.includes(answer.reasoning)) return;
+    this.changes++;
     this.#set(keyOf(prefix, answer), ids);
     // For clients that do not send reasoning back.
     if (answer.reasoning !== "") this.#set(keyOf(prefix, { ...answer, reasoning: "" }), ids);

@@ -9,6 +9,8 @@ import type { PieceBuilder } from "../template/pieces.ts";
 /** Remembers the calls of an answer together: replayed one by one, their block would not be whole. */
 export class CallMemory {
   readonly store: CallReplay;
+  /** How often something was remembered. */
+  changes = 0;
 
   constructor(store = new CallReplay()) {
     this.store = store;
@@ -17,6 +19,7 @@ export class CallMemory {
   /** `ids` are those that the client was given. */
   remember(ids: readonly string[], sampled: SampledText): void {
     this.store.set(callKey(ids), sampled);
+    this.changes++;
   }
 
   /** Writes calls as they were sampled; false if these, in this order, were not one answer's. */

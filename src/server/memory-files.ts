@@ -14,8 +14,25 @@ const ANSWERS_FILE = "answers.bin";
 export interface MemoryFiles {
   calls: CallMemory;
   answers: AnswerMemory;
-  /** Writes each file whole or not at all. A folder that cannot be written is one line in the log. */
+  /**
+   * Writes what changed since the last time, each file whole or not at all. A folder that cannot be written is one line
+   * in the log.
+   */
   save(): void;
+}
+
+/** How often changed memories are written while nothing else is to do: what a kill may cost. */
+const SAVE_INTERVAL_MS = 60_000;
+
+/** Saves now and then, when `isIdle` says that writing holds nobody up. Returns what ends it. */
+export function saveWhenIdle(
+  files: MemoryFiles,
+  isIdle: () => boolean,
+  intervalMs = SAVE_INTERVAL_MS,
+): () => void {
+  const timer = setInterval(() => isIdle() && files.save(), intervalMs);
+  timer.unref();
+  return () => clearInterval(timer);
 }
 
 /** Reads the files in `folder`; without a folder, or a file, a memory is empty. Never throws. */
@@ -28,13 +45,20 @@ export function openMemoryFiles(folder: string | undefined, log: ServerLog): Mem
   const answerBytes = read(join(folder, ANSWERS_FILE), log);
   const damagedCount = (restored?.damagedCount ?? 0) + (answerBytes ? answers.restore(answerBytes) : 0);
   if (damagedCount > 0) log.line(`${damagedCount} saved calls or answers are damaged and left out`);
+  const saved = { calls: 0, answers: 0 };
+  let reported = "";
   const save = () => {
+    const now = { calls: calls.changes, answers: answers.changes };
+    if (now.calls === saved.calls && now.answers === saved.answers) return;
     try {
       mkdirSync(folder, { recursive: true });
-      write(join(folder, CALLS_FILE), calls.store.serialize());
-      write(join(folder, ANSWERS_FILE), answers.serialize());
+      if (now.calls !== saved.calls) write(join(folder, CALLS_FILE), calls.store.serialize());
+      if (now.answers !== saved.answers) write(join(folder, ANSWERS_FILE), answers.serialize());
+      Object.assign(saved, now);
     } catch (error) {
-      log.line(`calls and answers are not saved: ${(error as Error).message}`);
+      const problem = `calls and answers are not saved: ${(error as Error).message}`;
+      if (problem !== reported) log.line(problem);
+      reported = problem;
     }
   };
   return { calls, answers, save };

@@ -36,7 +36,7 @@ it("answers, reuses the prompt on a second turn, and ends on SIGTERM with its st
   expect(metrics).toMatch(/^ds4_process_resident_bytes [1-9]/m);
   first.child.kill("SIGTERM");
   expect(await first.exited).toBe(0);
-  expect(readdirSync(disk)).toContain("tool-calls.bin");
+  expect(readdirSync(disk)).toContain("answers.bin");
   expect(first.log()).not.toContain("capital");
 });
 
