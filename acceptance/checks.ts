@@ -76,12 +76,17 @@ const restart: Check = async (session, report) => {
 
 /** A wrong key is said at once. */
 const denied: Check = async (session, report) => {
-  await session.serve(SHELL_SCRIPT);
+  const server = await session.serve(SHELL_SCRIPT);
   session.apiKey = "sk-wrong";
   const { code, stdout, stderr } = await session.ask("Write the proof file.", false);
   session.apiKey = "sk-acceptance";
+  const tries = server.lines.filter((line) => line.includes(" 401 ")).length;
+  report(tries > 0 && tries <= 8, `it tried ${tries} times`);
   report(code !== 0 || /401|api key|auth/i.test(stdout + stderr), "a wrong key passed");
-  report(/key|auth/i.test(stdout + stderr), `nothing was said of the key: ${(stdout + stderr).slice(-300)}`);
+  report(
+    /key|auth|logged in/i.test(stdout + stderr),
+    `nothing was said of the key: ${(stdout + stderr).slice(-300)}`,
+  );
 };
 
 /** A prompt that does not fit is said, and not tried without end. */

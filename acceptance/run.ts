@@ -11,6 +11,7 @@ async function runAgent(agent: Agent, version: string, checks: readonly string[]
   for (const name of checks) {
     const session = new Session(agent);
     const problems: string[] = [];
+    const started = performance.now();
     try {
       await CHECKS[name](session, (isTrue, problem) => void (isTrue || problems.push(problem)));
       const { answers, requests } = session.server;
@@ -19,10 +20,16 @@ async function runAgent(agent: Agent, version: string, checks: readonly string[]
     } finally {
       await session.close();
     }
-    console.log(`${agent.name} ${version} ${name}: ${problems.length === 0 ? "passed" : "FAILED"}`);
+    console.log(
+      `${agent.name} ${version} ${name}: ${problems.length === 0 ? "passed" : "FAILED"}, ${seconds(started)} s`,
+    );
     for (const problem of problems) console.log(`  ${problem}`);
   }
   return run;
+}
+
+function seconds(started: number): string {
+  return ((performance.now() - started) / 1000).toFixed(0);
 }
 
 const { positionals, values } = parseArgs({

@@ -155,6 +155,8 @@ function errorResponse(c: Context, errorBody: ErrorShape, error: ApiError): Resp
   const headers: Record<string, string> = { "content-type": "application/json" };
   if (error.retryAfterSeconds !== undefined) headers["retry-after"] = String(error.retryAfterSeconds);
   if (error.kind === "unauthorized") headers["www-authenticate"] = "Bearer";
+  // The official clients obey it; one agent else tries a wrong key for minutes.
+  if (error.status < 429) headers["x-should-retry"] = "false";
   return c.body(JSON.stringify(errorBody(error)), error.status as 400, headers);
 }
 

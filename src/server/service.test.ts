@@ -6,6 +6,18 @@ const CHAT = "/v1/chat/completions";
 const chat = { messages: [{ role: "user", content: "Hi" }] };
 
 describe("keys and origins", () => {
+  it("tells clients not to try again what cannot pass, and to try what may", async () => {
+    const { post, app } = testServer({ apiKeys: ["sk-one"] });
+    const auth = { authorization: "Bearer sk-one" };
+    const retry = (response: Response) => [response.status, response.headers.get("x-should-retry")];
+    expect(retry(await post(CHAT, chat))).toEqual([401, "false"]);
+    expect(retry(await post(CHAT, {}, auth))).toEqual([400, "false"]);
+    expect(retry(await app.request("/v1/models/other", { headers: auth }))).toEqual([404, "false"]);
+    const loading = testServer({ state: new ServerState() });
+    loading.state.stop();
+    expect(retry(await loading.post(CHAT, chat))).toEqual([503, null]);
+  });
+
   it("wants a key as Bearer or x-api-key, and only then (case 90)", async () => {
     const { post, app } = testServer({ apiKeys: ["sk-one", "sk-two"] });
     const statusWith = async (headers: Record<string, string>) => (await post(CHAT, chat, headers)).status;
