@@ -177,7 +177,7 @@ export class SchedulerEngine {
 
   #receive(message: FromScheduler): void {
     const { kind } = message;
-    if (kind === "events") this.#receiveEvents(message.id, message.events);
+    if (kind === "events") for (const { id, events } of message.streams) this.#receiveEvents(id, events);
     else if (kind === "progress") this.#streams.get(message.id)?.progress(message.progress);
     else if (kind === "error") {
       this.#streams.get(message.id)?.fail(fromSchedulerWire(message.error));

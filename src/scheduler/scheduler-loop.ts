@@ -7,6 +7,7 @@ import { Scheduler, type SchedulerSink } from "./scheduler.ts";
 import {
   type FromScheduler,
   RequestControl,
+  type StreamEvents,
   type ToScheduler,
   toSchedulerWire,
 } from "./scheduler-protocol.ts";
@@ -70,6 +71,8 @@ class SchedulerLoop {
   readonly #scheduler: Scheduler;
   #closing = false;
   #wake = () => {};
+  /** Events of the step that runs. */
+  #outbox: StreamEvents[] = [];
   /** Something happened since the last step began. */
   #pending = false;
 
@@ -113,7 +116,15 @@ class SchedulerLoop {
   }
 
   #send(message: FromScheduler): void {
+    this.#flush();
     this.#port.postMessage(message);
+  }
+
+  #flush(): void {
+    if (this.#outbox.length === 0) return;
+    const streams = this.#outbox;
+    this.#outbox = [];
+    this.#port.postMessage({ kind: "events", streams } satisfies FromScheduler);
   }
 
   #sink(): SchedulerSink {
@@ -121,7 +132,9 @@ class SchedulerLoop {
     return {
       events: (id, events) => {
         if (events.at(-1)?.kind === "finish") progressOf.delete(id);
-        this.#send({ kind: "events", id, events });
+        // Steps are synchronous, so all that one makes is there when the microtask runs.
+        if (this.#outbox.length === 0) queueMicrotask(() => this.#flush());
+        this.#outbox.push({ id, events });
       },
       error: (id, error) => {
         progressOf.delete(id);

@@ -17,12 +17,18 @@ export type FromScheduler =
   | { kind: "failed"; error: WireError }
   | { kind: "loading"; progress: Progress }
   | { kind: "progress"; id: number; progress: Progress }
-  | { kind: "events"; id: number; events: ScheduledEvent[] }
+  | { kind: "events"; streams: StreamEvents[] }
   | { kind: "error"; id: number; error: WireError }
   | { kind: "stats"; id: number; stats: SchedulerStats }
   | { kind: "health"; reason: string }
   | { kind: "log"; line: string }
   | { kind: "closed" };
+
+/** Events of one request. A message holds what all requests got in one step: messages cost more than their contents. */
+export interface StreamEvents {
+  id: number;
+  events: ScheduledEvent[];
+}
 
 const CANCEL = 0;
 const CONSUMED = 1;

@@ -30,6 +30,8 @@ export const MAX_CONNECTIONS = 1024;
 
 /** Silence on a stream after which a comment or a `ping` is sent. Clients give up after 15 s and more. */
 export const KEEP_ALIVE_MS = 5_000;
+/** Least time between two writes to one stream: tokens that come faster share one. No reader sees the difference. */
+export const WRITE_GAP_MS = 10;
 /** A client that takes nothing from its stream for this long is given up. */
 export const MAX_STALL_MS = 120_000;
 /** Requests that may wait for their turn; more are refused with 429. */

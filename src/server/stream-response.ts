@@ -1,6 +1,6 @@
 // Frames to a streamed response: headers at once, something at least every few seconds, nothing read ahead of a slow
 // client, and the work ended when the client is gone.
-import { KEEP_ALIVE_MS, MAX_STALL_MS } from "./limits.ts";
+import { KEEP_ALIVE_MS, MAX_STALL_MS, WRITE_GAP_MS } from "./limits.ts";
 
 /** How a stream behaves. */
 export interface StreamOptions {
@@ -18,17 +18,19 @@ const TICK = Symbol("tick");
 export function streamResponse(frames: AsyncGenerator<string, void>, options: StreamOptions): Response {
   const encoder = new TextEncoder();
   const source = withKeepAlive(frames, options.keepAlive, options.keepAliveMs ?? KEEP_ALIVE_MS);
+  const writes = joinFrames(source);
   let stall: NodeJS.Timeout | undefined;
   const end = () => {
     clearTimeout(stall);
     options.abort();
+    void writes.return().catch(() => {});
     void source.return().catch(() => {});
   };
   const body = new ReadableStream<Uint8Array>(
     {
       async pull(controller) {
         clearTimeout(stall);
-        const { value, done } = await source.next();
+        const { value, done } = await writes.next();
         if (done) {
           controller.close();
           return;
@@ -51,6 +53,31 @@ export function streamResponse(frames: AsyncGenerator<string, void>, options: St
     "x-accel-buffering": "no",
   };
   return new Response(body, { headers });
+}
+
+/**
+ * What is written at once: a frame that comes `WRITE_GAP_MS` after the last write goes out by itself and at once; those
+ * that come faster go out together when that time is over. A write costs more than all else that is done for a token.
+ */
+async function* joinFrames(frames: AsyncGenerator<string, void>): AsyncGenerator<string, void> {
+  let lastMs = Number.NEGATIVE_INFINITY;
+  let next = frames.next();
+  for (;;) {
+    const first = await next;
+    if (first.done) return;
+    let text = first.value;
+    next = frames.next();
+    for (;;) {
+      const waitMs = lastMs + WRITE_GAP_MS - performance.now();
+      if (waitMs <= 0) break;
+      const more = await within(next, waitMs);
+      if (more === TICK || more.done) break;
+      text += more.value;
+      next = frames.next();
+    }
+    lastMs = performance.now();
+    yield text;
+  }
 }
 
 async function* withKeepAlive(
