@@ -108,6 +108,28 @@ describe("chat.completions.create", () => {
     expect(usage.prompt_tokens_details.cached_tokens).toBeGreaterThanOrEqual(known - 4);
   });
 
+  it("keeps a schema, whatever the seed", async () => {
+    const schema = {
+      type: "object",
+      properties: { ok: { type: "boolean" }, n: { type: "integer", minimum: 1, maximum: 9 } },
+      required: ["ok", "n"],
+      additionalProperties: false,
+    };
+    const response_format = {
+      type: "json_schema" as const,
+      json_schema: { name: "r", strict: true, schema },
+    };
+    for (let seed = 0; seed < 4; seed++) {
+      const request = { ...ask, temperature: 1.5, seed, response_format };
+      const { choices } = await engine.chat.completions.create(request);
+      const { ok, n, ...rest } = JSON.parse(choices[0].message.content!);
+      expect([typeof ok, Number.isInteger(n) && n >= 1 && n <= 9, rest]).toEqual(["boolean", true, {}]);
+    }
+    const tools = [tool];
+    const { choices } = await engine.chat.completions.create({ ...ask, tools, tool_choice: "required" });
+    expect(choices[0].finish_reason).toBe("tool_calls");
+  });
+
   it("answers many requests at once", async () => {
     const cities = ["France", "Italy", "Spain", "Japan", "Norway"];
     const answers = await Promise.all(

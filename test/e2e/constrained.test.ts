@@ -63,7 +63,7 @@ function expectValid(text: string | null, schema: Any): void {
 }
 
 describe("formats", () => {
-  it("hold for every seed, whole and streamed", async () => {
+  it("hold for every seed, whole and streamed (case 103)", async () => {
     const response_format = {
       type: "json_schema" as const,
       json_schema: { name: "person", schema: person, strict: true },
@@ -159,7 +159,7 @@ describe("tool choices", () => {
     expect(names).toContain("get_weather");
   }, 300_000);
 
-  it("of a named tool call it once, with and without thinking, in every API", async () => {
+  it("of a named tool call it once, with and without thinking, in every API (case 60)", async () => {
     const one = (calls: { name: string; args: string }[]) => {
       expect(calls.map(({ name }) => name)).toEqual(["get_weather"]);
       expectValid(calls[0].args, weather);
