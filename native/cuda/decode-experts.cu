@@ -215,7 +215,9 @@ struct DownSource {
   const int* experts;    // [used] in shared memory
   const float* weights;  // [used] in shared memory
   int unitCols;
+  uint32_t inversePer;  // slotOf
 
+  __device__ __forceinline__ int slotOf(int at) const { return static_cast<int>(__umulhi(static_cast<uint32_t>(at), inversePer)); }
   __device__ __forceinline__ int unitsPerExpert() const { return (d.down.cols + unitCols - 1) / unitCols; }
   __device__ __forceinline__ DownPlace place(int task) const {
     const int pair = task / d.splits, split = task - pair * d.splits;
@@ -236,13 +238,13 @@ struct DownSource {
   }
   template <class Stream>
   __device__ __forceinline__ void fetch(const DownPlace& place, int unit, Stream& stream, const Lane& lane) const {
-    const int at = place.first + unit, per = unitsPerExpert(), slot = at / per;
+    const int at = place.first + unit, per = unitsPerExpert(), slot = slotOf(at);
     stream.load(place.panel + experts[slot] * d.down.sliceBytes, at - slot * per, d.down.cols, lane);
   }
   template <class Stream>
   __device__ __forceinline__ void add(const DownPlace& place, int unit, const Stream& stream, const Lane& lane,
                                       float (&total)[8]) const {
-    const int at = place.first + unit, per = unitsPerExpert(), slot = at / per;
+    const int at = place.first + unit, per = unitsPerExpert(), slot = slotOf(at);
     stream.add(at - slot * per, lane, rows, slot, weights[slot], tables, total);
   }
 };
@@ -285,7 +287,10 @@ extern "C" __global__ void __launch_bounds__(kStreamThreads, 2)
   if (block < tasks) {
     withStream(d.down.type, [&](auto tag) {
       using Stream = typename decltype(tag)::type;
-      const DownSource source{d, rows, tables, experts, weights, Stream::kUnitCols};
+      const int per = (d.down.cols + Stream::kUnitCols - 1) / Stream::kUnitCols;
+      // Exact below 2^16 units: rounded up, the error times a unit's number stays below one part.
+      const uint32_t inverse = 0xffffffffu / static_cast<uint32_t>(per) + 1;
+      const DownSource source{d, rows, tables, experts, weights, Stream::kUnitCols, inverse};
       streamTasks<Stream>(source, block, tasks, grid, partial, stage, [&](int task, float sum) {
         const int pair = task / d.splits;
         put(pair, task - pair * d.splits, sum);

@@ -74,11 +74,12 @@ __device__ __forceinline__ void writePartial(const HyperTail& tail, int pair, co
   const int lane = static_cast<int>(threadIdx.x) & 31;
   const int col = min(32 * pair + lane, tail.hidden - 1);
   float values[32] = {};
-#pragma unroll
+#pragma unroll 1
   for (int k = 0; k < kHyperStreams; k++) {
     const int at = k * tail.hidden + col;
-    if (tail.fn.type == kF32) addColumn<kF32>(tail.fn, at, streams[k], values);
-    else addColumn<kF16>(tail.fn, at, streams[k], values);
+    const float value = k == 0 ? streams[0] : k == 1 ? streams[1] : k == 2 ? streams[2] : streams[3];
+    if (tail.fn.type == kF32) addColumn<kF32>(tail.fn, at, value, values);
+    else addColumn<kF16>(tail.fn, at, value, values);
   }
   const float a = streams[0], b = streams[1], c = streams[2], d = streams[3];
   const float products[10] = {a * a, b * b, c * c, d * d, a * b, a * c, a * d, b * c, b * d, c * d};

@@ -32,6 +32,15 @@ __device__ __forceinline__ void multiplyTile(int (&c)[4], uint32_t a0, uint32_t 
       : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
 }
 
+/// The same product alone: c = A times B.
+__device__ __forceinline__ void multiplyTileAlone(int (&c)[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3,
+                                                  uint32_t b0, uint32_t b1) {
+  asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+      "{%10, %10, %10, %10};"
+      : "=r"(c[0]), "=r"(c[1]), "=r"(c[2]), "=r"(c[3])
+      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1), "r"(0));
+}
+
 /// c += A [16, 8] times B [8, 8] of tf32 numbers (float32 whose last 13 bits do not count), float32 sums. Lane l holds of A
 /// the rows l / 4 (a0, a2) and l / 4 + 8 (a1, a3), columns l % 4 (a0, a1) and l % 4 + 4; of B the column l / 4, rows
 /// l % 4 and l % 4 + 4; of c as in multiplyTile.
@@ -59,6 +68,24 @@ __device__ __forceinline__ void copyAsync16(void* shared, const void* global) {
 }
 
 __device__ __forceinline__ void closeCopyGroup() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+
+/// Barrier `id` (1 to 15) of `threads` threads: says that this warp has come, without waiting.
+__device__ __forceinline__ void arriveAt(int id, int threads) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+
+/// The same, and waits until all have come.
+__device__ __forceinline__ void waitAt(int id, int threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+
+/// Adds 1 to a counter that starts again at 0 after `last`; the value before. What this warp wrote before is visible to who sees
+/// the sum, and what others wrote before their additions is visible here afterwards.
+__device__ __forceinline__ unsigned int countArrival(unsigned int* counter, unsigned int last) {
+  unsigned int before;
+  asm volatile("atom.acq_rel.gpu.global.inc.u32 %0, [%1], %2;" : "=r"(before) : "l"(counter), "r"(last) : "memory");
+  return before;
+}
 
 /// Waits until at most `Pending` of the last groups are under way.
 template <int Pending>

@@ -1,7 +1,7 @@
 // Tasks that share the columns of the same rows: their sums meet in device memory, and the warp that comes last adds them
 // up, always in the same order.
 #pragma once
-#include <cuda_runtime.h>
+#include "cuda/intrinsics.cuh"
 
 namespace ds4::cuda {
 
@@ -14,12 +14,10 @@ __device__ unsigned int sharedArrivals[kMaxSharedTasks];
 
 /// Counts a warp of `parts` that brought its result; true in all lanes of the last. What the others wrote is visible then.
 __device__ __forceinline__ bool arrivesLast(unsigned int* arrivals, int parts) {
-  __threadfence();
   __syncwarp();
   unsigned int before = 0;
-  if (threadIdx.x % 32 == 0) before = atomicInc(arrivals, static_cast<unsigned int>(parts - 1));
+  if (threadIdx.x % 32 == 0) before = countArrival(arrivals, static_cast<unsigned int>(parts - 1));
   before = __shfl_sync(0xffffffffu, before, 0);
-  __threadfence();
   return before == static_cast<unsigned int>(parts - 1);
 }
 

@@ -9,9 +9,9 @@
 // for what follows: only inputs need the kernel before.
 #pragma once
 #include "cuda/float-rows.cuh"
-#include "cuda/int-weights.cuh"
 #include "cuda/overlap.cuh"
 #include "cuda/staged-rows.cuh"
+#include "cuda/stream-units.cuh"
 
 namespace ds4::cuda {
 
@@ -22,38 +22,49 @@ constexpr int kPrefetchBytes = 160 * 1024;
 /// Units of 128 columns of an int8 type.
 template <int Type>
 struct IntStream {
-  static constexpr int kUnitCols = 32 * kChunkSubs;
-  IntChunk<Type> weights;
+  static constexpr int kUnitCols = 128;
+  IntUnit<Type> weights;
 
-  __device__ __forceinline__ void load(const uint8_t* panel, int unit, int cols, const Lane& lane) {
-    weights.load(panel, unit, cols / 32, lane);
+  __device__ __forceinline__ void load(const uint8_t* panel, int unit, int, const Lane& lane) {
+    weights.load(panel, unit, lane);
   }
   /// Adds the unit's products with row `row`, times factor.
   __device__ __forceinline__ void add(int unit, const Lane& lane, const StagedRows& x, int row, float factor,
                                       const uint8_t* tables, float (&total)[8]) const {
     const SharedLattice<kStreamCopies> lattice(tables);
     const int first = row * x.stride + unit * kUnitCols;
-    const float4 four = *reinterpret_cast<const float4*>(x.scales + first / 32);
+    uint32_t dots[4][4];  // [row][run]
 #pragma unroll
-    for (int s = 0; s < kChunkSubs; s++) {
+    for (int s = 0; s < 4; s++) {
       const uint2 quants = *reinterpret_cast<const uint2*>(x.quants + first + 32 * s + 8 * lane.pair);
-      const float scale = factor * (s == 0 ? four.x : s == 1 ? four.y : s == 2 ? four.z : four.w);
-      float2 sums = make_float2(0, 0);
-      if (IntChunk<Type>::kMins) {
-        sums = *reinterpret_cast<const float2*>(x.sums + first / 16 + 2 * s);
-        sums.x *= factor;
-        sums.y *= factor;
+      uint32_t low[4], high[4];
+      weights.bytes(s, lane, lattice, low, high);
+#pragma unroll
+      for (int m = 0; m < 2; m++) {
+        int dot[4];
+        multiplyTileAlone(dot, low[2 * m], low[2 * m + 1], high[2 * m], high[2 * m + 1], quants.x, quants.y);
+        dots[2 * m][s] = static_cast<uint32_t>(dot[0]);
+        dots[2 * m + 1][s] = static_cast<uint32_t>(dot[2]);
       }
-      IntSub sub;
-      weights.unpack(s, unit, lane, lattice, sub);
-      addSubOne<IntChunk<Type>::kMins>(sub, quants, scale, sums, total);
+    }
+    OwnScales own;
+    weights.scales(unit, lane, own);
+    const float scale = factor * x.scales[first / 32 + lane.pair];
+    float2 sums = make_float2(0, 0);
+    if (IntUnit<Type>::kMins) sums = *reinterpret_cast<const float2*>(x.sums + first / 16 + 2 * lane.pair);
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+      total[i] += static_cast<float>(static_cast<int>(pickRun(dots[i], lane.pair))) * (own.scale[i] * scale);
+      if (IntUnit<Type>::kMins) total[i] -= factor * (own.mins[0][i] * sums.x + own.mins[1][i] * sums.y);
     }
   }
   /// The warp's sums of 32 rows.
   static __device__ __forceinline__ void store(const float (&total)[8], const Lane& lane, float* sums) {
+    float all[4];
+#pragma unroll
+    for (int i = 0; i < 4; i++) all[i] = sumLanes(total[i], 1, 4);
     if (lane.pair != 0) return;
-    *reinterpret_cast<float4*>(sums + 16 * lane.panel + 4 * lane.quad) =
-        make_float4(total[0], total[1], total[2], total[3]);
+    *reinterpret_cast<float4*>(sums + 16 * lane.panel + 4 * lane.quad) = make_float4(all[0], all[1], all[2], all[3]);
   }
 };
 
@@ -111,8 +122,8 @@ __device__ __forceinline__ int prefetchUnits(int type, const uint8_t* panel, int
   return 2 * total;
 }
 
-/// Sums of two tasks by all warps.
-constexpr int kStreamPartialBytes = 2 * kStreamWarps * 32 * 4;
+/// Sums of eight tasks by all warps.
+constexpr int kStreamPartialBytes = kStreamWarps * kStreamWarps * 32 * 4;
 
 /// Tasks first, first + step, ... below end. `source` says what a task is:
 ///   Place place(task)              where its panels lie; place.units: its units, shared by all warps
@@ -120,7 +131,7 @@ constexpr int kStreamPartialBytes = 2 * kStreamWarps * 32 * 4;
 ///   add(place, unit, stream, sums) multiplies it
 ///   prefetch<Stream>(place)        asks the second-level cache for all of it, by one warp; the bytes it asked for
 /// begin() runs once all warps have started to read, before inputs are touched; it ends with a barrier. finish(task, sum) runs
-/// in one warp, lane i with the sum of row i. Returns with nothing outstanding and all warps together.
+/// in one warp, lane i with the sum of row i, while the others go on. Returns with nothing outstanding and all warps together.
 template <class Stream, class Source, class Begin, class Finish>
 __device__ __forceinline__ void streamTasks(const Source& source, int first, int end, int step, float* partial,
                                             Begin&& begin, Finish&& finish) {
@@ -130,11 +141,11 @@ __device__ __forceinline__ void streamTasks(const Source& source, int first, int
   }
   const Lane lane = ownLane();
   // Initialized: registers that are only written under a condition would be kept across the caller's loops, for every type.
-  Stream now{}, ahead{};
+  Stream even{}, odd{};
+  auto place = source.place(first);
   int task = first, unit = lane.warp, count = 0;
-  auto place = source.place(task);
   bool valid = unit < place.units;
-  if (valid) source.fetch(place, unit, now, lane);
+  if (valid) source.fetch(place, unit, even, lane);
   if (lane.warp == kStreamWarps - 1) {
     for (int at = first, bytes = 0; at < end && bytes < kPrefetchBytes; at += step) {
       bytes += source.template prefetch<Stream>(source.place(at));
@@ -142,7 +153,10 @@ __device__ __forceinline__ void streamTasks(const Source& source, int first, int
   }
   begin();
   float total[8] = {};
-  while (true) {
+  // One unit, while the next is being read. False after the last. Sums of a task go to one of eight places; the warp whose turn it is
+  // waits for the others there and finishes the task. By the time a place is used again every warp has had such a turn
+  // after the one that emptied it.
+  const auto turn = [&](const Stream& now, Stream& ahead) -> bool {
     auto nextPlace = place;
     int nextTask = task, nextUnit = unit + kStreamWarps;
     if (nextUnit >= place.units) {
@@ -154,25 +168,31 @@ __device__ __forceinline__ void streamTasks(const Source& source, int first, int
     if (nextValid) source.fetch(nextPlace, nextUnit, ahead, lane);
     if (valid) source.add(place, unit, now, lane, total);
     if (nextTask != task) {
-      float* sums = partial + count % 2 * (kStreamWarps * 32);
+      const int turnOf = count % kStreamWarps;
+      float* sums = partial + turnOf * (kStreamWarps * 32);
       Stream::store(total, lane, sums + lane.warp * 32);
 #pragma unroll
       for (int i = 0; i < 8; i++) total[i] = 0;
-      __syncthreads();
-      if (count % kStreamWarps == lane.warp) {
+      if (turnOf == lane.warp) {
+        waitAt(1 + turnOf, kStreamThreads);
         float sum = 0;
 #pragma unroll
         for (int warp = 0; warp < kStreamWarps; warp++) sum += sums[warp * 32 + lane.lane];
         finish(task, sum);
+        __syncwarp();
+      } else {
+        __syncwarp();
+        arriveAt(1 + turnOf, kStreamThreads);
       }
       count++;
     }
-    if (!more) break;
-    now = ahead;
     place = nextPlace;
     task = nextTask;
     unit = nextUnit;
     valid = nextValid;
+    return more;
+  };
+  while (turn(even, odd) && turn(odd, even)) {
   }
   __syncthreads();
 }

@@ -9,7 +9,7 @@ import type { CudaModelWeights } from "./pass.ts";
 export const STREAM_THREADS = 256;
 const STREAM_WARPS = 8;
 /** kStreamPartialBytes. */
-export const STREAM_PARTIAL_BYTES = 2 * STREAM_WARPS * 32 * 4;
+export const STREAM_PARTIAL_BYTES = STREAM_WARPS * STREAM_WARPS * 32 * 4;
 /** IQ2_XXS's tables in shared memory. */
 const LATTICE_BYTES = 32 * 384 * 4;
 /** kMaxSharedTasks. */
@@ -152,6 +152,7 @@ export function canStream(model: CudaModelWeights, workInput: DeviceBuffer): boo
     spec.hyperCount === 4 &&
     widths.every((width) => width % 128 === 0) &&
     rank % 32 === 0 &&
+    inner >= 256 &&
     spec.headDim <= 1024 &&
     spec.indexerHeadDim <= 1024 &&
     spec.expertCount <= MOST_EXPERTS &&
@@ -166,7 +167,9 @@ export function canStream(model: CudaModelWeights, workInput: DeviceBuffer): boo
     if (indexer) dense.push(indexer.proj, indexer.qB, indexer.compressor.kv, indexer.compressor.gate);
     const gated = [layer.gateShared, layer.upShared, layer.downShared];
     gated.push(layer.gateExps, layer.upExps, layer.downExps);
+    const wide = ({ cols, type }: DeviceMatrix) => !INT8_TYPES.has(type) || cols % 128 === 0;
     return (
+      dense.every(({ matrix }) => wide(matrix)) &&
       isFn(layer.hcAttn.fn) &&
       isFn(layer.hcFfn.fn) &&
       dense.every(({ matrix }) => readable(matrix)) &&
