@@ -4,11 +4,14 @@ import { FIRST_MARK, type Grammar } from "./grammar.ts";
 import { GrammarError } from "./grammar-error.ts";
 
 /** Most ways followed at once; only schemas made to be hard have more than a few hundred. */
-export const MAX_WAYS = 20_000;
+export const MAX_WAYS = 8192;
 /** From this many remembered sets on, a clean start is due: some 10 MB. */
 export const FULL_POSITIONS = 8192;
-/** More sets than this within one step are refused. */
-const MAX_POSITIONS = 8 * FULL_POSITIONS;
+/** The same for the ways in all of them. */
+const FULL_WAYS = 100_000;
+/** What one look at the whole vocabulary may add to that; more is refused, as it would hold up everyone. */
+const MAX_NEW_POSITIONS = 32_768;
+const MAX_NEW_WAYS = 100_000;
 
 /** No way leads on. */
 export const DEAD = -1;
@@ -32,12 +35,14 @@ export class Automaton {
   #frameSites: number[] = [];
   #frameCounts: number[] = [];
   #frameParents: number[] = [];
-  #frameIds = new Map<string, number>();
+  /** By site and parent, then by count. */
+  #frameIds = new Map<number, Map<number, number>>();
   #items: (readonly number[])[] = [];
   #accepts: boolean[] = [];
   #rows: (Int32Array | undefined)[] = [];
   #positionIds = new Map<string, number>();
   #alike = new Map<number, number>();
+  #wayCount = 0;
   /** Counts `clear`s: positions of another generation mean nothing. */
   generation = 0;
 
@@ -58,7 +63,7 @@ export class Automaton {
 
   /** Whether so much is remembered that `clear` is due. */
   get isFull(): boolean {
-    return this.#items.length >= FULL_POSITIONS;
+    return this.#items.length >= FULL_POSITIONS || this.#wayCount >= FULL_WAYS;
   }
 
   /** Whether the text may end here. */
@@ -145,6 +150,7 @@ export class Automaton {
     this.#rows = [];
     this.#positionIds = new Map();
     this.#alike = new Map();
+    this.#wayCount = 0;
     this.#close([this.grammar.starts[0]]);
   }
 
@@ -192,14 +198,19 @@ export class Automaton {
   }
 
   #frame(site: number, done: number, parent: number): number {
-    const key = `${site},${done},${parent}`;
-    const known = this.#frameIds.get(key);
+    const key = parent * this.#sites.length + site;
+    let ids = this.#frameIds.get(key);
+    if (ids === undefined) {
+      ids = new Map();
+      this.#frameIds.set(key, ids);
+    }
+    const known = ids.get(done);
     if (known !== undefined) return known;
     const id = this.#frameSites.length;
     this.#frameSites.push(site);
     this.#frameCounts.push(done);
     this.#frameParents.push(parent);
-    this.#frameIds.set(key, id);
+    ids.set(done, id);
     return id;
   }
 
@@ -209,7 +220,8 @@ export class Automaton {
     const known = this.#positionIds.get(key);
     if (known !== undefined) return known;
     const id = this.#items.length;
-    if (id >= MAX_POSITIONS) {
+    this.#wayCount += items.length;
+    if (id >= FULL_POSITIONS + MAX_NEW_POSITIONS || this.#wayCount >= FULL_WAYS + MAX_NEW_WAYS) {
       throw new GrammarError("", "the schema is too ambiguous: too many ways to go on");
     }
     this.#items.push(items);

@@ -10,6 +10,8 @@ import type { RegexNode } from "./regex-parser.ts";
 const MAX_POSITIONS = 4000;
 /** Most pairs of a position and a length. */
 const MAX_COUNTED = 50_000;
+/** Most steps from one character of the pattern to another, and from one such pair to another. */
+const MAX_STEPS = 200_000;
 
 /** Bounds on the length in characters. */
 export interface LengthBounds {
@@ -52,9 +54,12 @@ export function addRegex(
     return state;
   };
   const lasts = new Set(whole.last);
+  let stepCount = 0;
   const follow = (state: number, nexts: readonly number[], count: number): void => {
     const isLong = Number.isFinite(length.max) && count === counts;
     if (isLong) return;
+    stepCount += nexts.length;
+    if (stepCount > MAX_STEPS) throw tooManySteps();
     for (const next of nexts) {
       const to = stateOf(next, Math.min(count + 1, counts));
       builder.call(state, chars.of(positions.sets[next], spelling), 1, 1, to);
@@ -69,7 +74,12 @@ export function addRegex(
   return end;
 }
 
+function tooManySteps(): GrammarError {
+  return new GrammarError("", `it can go on in more than ${MAX_STEPS} ways`);
+}
+
 class Positions {
+  #stepCount = 0;
   readonly sets: CodePointSet[] = [];
   readonly follows: Set<number>[] = [];
 
@@ -123,6 +133,8 @@ class Positions {
   }
 
   #connect(lasts: readonly number[], firsts: readonly number[]): void {
+    this.#stepCount += lasts.length * firsts.length;
+    if (this.#stepCount > MAX_STEPS) throw tooManySteps();
     for (const last of lasts) for (const first of firsts) this.follows[last].add(first);
   }
 }

@@ -1,13 +1,6 @@
 // Reads the part of JavaScript's regular expressions that schemas use into a tree. What the tree cannot say is refused
 // by name: look-around, back references, word boundaries, anchors in the middle.
-import {
-  ALL,
-  type CodePointSet,
-  codePointSet,
-  codePointsOf,
-  complement,
-  intersection,
-} from "./code-points.ts";
+import { ALL, type CodePointSet, codePointSet, codePointsOf, complement } from "./code-points.ts";
 import { GrammarError } from "./grammar-error.ts";
 
 /** A regular expression without anchors. */
@@ -222,14 +215,33 @@ class RegexReader {
     const end = this.#chars.indexOf("}", this.#at);
     const name = this.#chars.slice(this.#at, end + 1).join("");
     this.#at = end + 1;
-    const test = new RegExp(`\\${letter}${name}`, "u");
-    const ranges: [number, number][] = [];
-    for (let code = 0; code <= 0x10ffff; code++) {
-      if (!test.test(String.fromCodePoint(code))) continue;
-      const last = ranges.at(-1);
-      if (last !== undefined && last[1] === code - 1) last[1] = code;
-      else ranges.push([code, code]);
-    }
-    return intersection(ALL, codePointSet(ranges));
+    return propertySet(`\\${letter}${name}`);
   }
+}
+
+/** Most sets of properties kept: there are some hundred properties. */
+const KEPT_PROPERTIES = 64;
+const properties = new Map<string, CodePointSet>();
+let everyChar: string | undefined;
+
+/** Members of a Unicode property, found by one search through a text of all characters. */
+function propertySet(escaped: string): CodePointSet {
+  const known = properties.get(escaped);
+  if (known !== undefined) return known;
+  everyChar ??= ALL.map(([low, high]) => textOfRange(low, high)).join("");
+  const ranges: [number, number][] = [];
+  for (const { index, 0: run } of everyChar.matchAll(new RegExp(`${escaped}+`, "gu"))) {
+    // Neighbours in the text are neighbours in number, but for the gap of the surrogates, which no set has.
+    const last = run.length - (/[\udc00-\udfff]$/.test(run) ? 2 : 1);
+    ranges.push([everyChar.codePointAt(index)!, run.codePointAt(last)!]);
+  }
+  const set = codePointSet(ranges);
+  if (properties.size < KEPT_PROPERTIES) properties.set(escaped, set);
+  return set;
+}
+
+function textOfRange(low: number, high: number): string {
+  let text = "";
+  for (let code = low; code <= high; code++) text += String.fromCodePoint(code);
+  return text;
 }

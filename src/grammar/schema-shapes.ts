@@ -41,6 +41,8 @@ export interface Shape {
 
 /** Most alternatives of one place, spread out. */
 export const MAX_ALTERNATIVES = 1024;
+/** Most alternatives and properties of all places together, spread out. */
+const MAX_PARTS = 500_000;
 /** Longest chain of references and choices at one place. */
 const MAX_CHAIN = 64;
 /** A schema that nothing matches. */
@@ -58,6 +60,7 @@ export class SchemaReader {
   readonly #root: Json;
   /** Leaves out what is not supported instead of refusing it. */
   readonly #isLenient: boolean;
+  #partCount = 0;
 
   constructor(root: Json, isLenient = false) {
     this.#root = root;
@@ -69,7 +72,14 @@ export class SchemaReader {
     let alternatives: Schemas[] = [[]];
     for (const placed of schemas) alternatives = cross(alternatives, this.#spread(placed, []), placed.path);
     const path = schemas[0]?.path ?? "";
-    return alternatives.map((leaves) => mergeLeaves(path, leaves, (leaf) => this.#checkLeaf(leaf)));
+    return alternatives.map((leaves) => {
+      const shape = mergeLeaves(path, leaves, (leaf) => this.#checkLeaf(leaf));
+      this.#partCount += leaves.length + shape.properties.size + shape.prefix.length;
+      if (this.#partCount > MAX_PARTS) {
+        throw new GrammarError(path, `the schema has more than ${MAX_PARTS} alternatives and properties`);
+      }
+      return shape;
+    });
   }
 
   /** Alternatives, each a list of schemas whose own keywords all hold. */

@@ -81,6 +81,20 @@ describe("formats", () => {
       }
     }
     expect(texts.size).toBe(seeds.length);
+    const properties = { name: { type: "string" }, n: { type: "integer" } };
+    const free = { type: "object", properties, required: ["name", "n"], additionalProperties: false };
+    for (const seed of seeds.slice(0, 8)) {
+      const json_schema = { name: "e", strict: true, schema: free };
+      const body = {
+        ...ask,
+        seed,
+        max_tokens: 200,
+        response_format: { type: "json_schema" as const, json_schema },
+      };
+      const { choices } = await server.openai.chat.completions.create(body);
+      if (choices[0].finish_reason === "stop") expectValid(choices[0].message.content, free);
+      else expect(choices[0].finish_reason).toBe("length"); // a string without bounds may go on
+    }
   }, 300_000);
 
   it("begin after the thinking, in the other APIs too", async () => {
