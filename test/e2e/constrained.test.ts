@@ -9,9 +9,9 @@ import { killServers, type ServerProcess, startServer } from "../fixtures/server
 let server: ServerProcess;
 let anthropic: Anthropic;
 beforeAll(async () => {
-  server = await startServer();
+  server = await startServer(["--threads", "1"]);
   anthropic = new Anthropic({ baseURL: server.url, apiKey: "x", maxRetries: 0 });
-}, 300_000);
+}, 600_000);
 afterAll(killServers);
 
 const messages = [{ role: "user" as const, content: "Who wrote the first program?" }];
@@ -81,21 +81,24 @@ describe("formats", () => {
       }
     }
     expect(texts.size).toBe(seeds.length);
+  }, 600_000);
+
+  it("hold for what has no bounds, if it comes to an end", async () => {
     const properties = { name: { type: "string" }, n: { type: "integer" } };
     const free = { type: "object", properties, required: ["name", "n"], additionalProperties: false };
-    for (const seed of seeds.slice(0, 8)) {
+    for (const seed of seeds.slice(0, 6)) {
       const json_schema = { name: "e", strict: true, schema: free };
       const body = {
         ...ask,
         seed,
-        max_tokens: 200,
+        max_tokens: 100,
         response_format: { type: "json_schema" as const, json_schema },
       };
       const { choices } = await server.openai.chat.completions.create(body);
       if (choices[0].finish_reason === "stop") expectValid(choices[0].message.content, free);
       else expect(choices[0].finish_reason).toBe("length"); // a string without bounds may go on
     }
-  }, 300_000);
+  }, 600_000);
 
   it("begin after the thinking, in the other APIs too", async () => {
     const thinking = { type: "enabled" as const, budget_tokens: 12 };
@@ -133,7 +136,7 @@ describe("formats", () => {
     const raw = { prompt: "x", response_format: { type: "json_schema", json_schema: { schema: person } } };
     const completion = await server.openai.completions.create({ model: "m", temperature: 1.5, ...raw });
     expectValid(completion.choices[0].text, person);
-  }, 300_000);
+  }, 600_000);
 
   it("are cut by max_tokens, and refused with the path of what is not supported", async () => {
     const json_schema = { name: "p", schema: person };
@@ -171,7 +174,7 @@ describe("tool choices", () => {
       }
     }
     expect(names).toContain("get_weather");
-  }, 300_000);
+  }, 600_000);
 
   it("of a named tool call it once, with and without thinking, in every API (case 60)", async () => {
     const one = (calls: { name: string; args: string }[]) => {
@@ -216,5 +219,5 @@ describe("tool choices", () => {
       parallel_tool_calls: false,
     });
     one(response.output.map((item) => item as Any).map(({ name, arguments: args }) => ({ name, args })));
-  }, 300_000);
+  }, 600_000);
 });
