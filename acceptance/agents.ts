@@ -26,8 +26,6 @@ export interface Agent {
   program: string;
   /** The API that it speaks here. */
   api: string;
-  /** By when it surely waits for an answer. */
-  startMs: number;
   env(place: Place): Record<string, string>;
   /** Files below the home folder: path to content. */
   files(place: Place): Record<string, string>;
@@ -54,7 +52,7 @@ env_key = "DS4_API_KEY"
 
 const codex: Agent = {
   ...{ name: "codex", packageFolder: "node_modules/@openai/codex", program: "node_modules/.bin/codex" },
-  ...{ api: "responses", startMs: 6000 },
+  ...{ api: "responses" },
   env: ({ apiKey }) => ({ DS4_API_KEY: apiKey }),
   files: (place) => ({ ".codex/config.toml": codexConfig(place) }),
   args: (_, question, isContinued) => [
@@ -66,7 +64,7 @@ const codex: Agent = {
 
 const claude: Agent = {
   ...{ name: "claude", packageFolder: "node_modules/@anthropic-ai/claude-code" },
-  ...{ program: "node_modules/.bin/claude", api: "messages", startMs: 10_000 },
+  ...{ program: "node_modules/.bin/claude", api: "messages" },
   env: ({ url, apiKey }) => ({
     ANTHROPIC_BASE_URL: url,
     ANTHROPIC_AUTH_TOKEN: apiKey,
@@ -87,7 +85,7 @@ const claude: Agent = {
 function pi(name: string, api: string, path: string): Agent {
   return {
     ...{ name, packageFolder: "node_modules/@mariozechner/pi-coding-agent", program: "node_modules/.bin/pi" },
-    ...{ api, startMs: 10_000 },
+    ...{ api },
     env: () => ({ PI_OFFLINE: "1", PI_TELEMETRY: "0" }),
     files: ({ url, apiKey }) => {
       const model = {
@@ -108,7 +106,6 @@ function pi(name: string, api: string, path: string): Agent {
 const opencode: Agent = {
   ...{ name: "opencode", packageFolder: "opencode/node_modules/opencode-ai" },
   ...{ program: "opencode/node_modules/.bin/opencode", api: "chat completions" },
-  startMs: 40_000,
   env: () => ({ OPENCODE_DISABLE_MODELS_FETCH: "1", OPENCODE_DISABLE_AUTOUPDATE: "1" }),
   files: ({ url, apiKey }) => ({
     ".config/opencode/opencode.json": json({

@@ -93,18 +93,17 @@ const denied: Check = async (session, report) => {
 const overflow: Check = async (session, report) => {
   const server = await session.serve(SHELL_SCRIPT, { ctxTokens: 1024 });
   const { stdout, stderr } = await session.ask("Write the proof file.", false);
-  report(
-    /context|too long|maximum|tokens/i.test(stdout + stderr),
-    `not said: ${(stdout + stderr).slice(-300)}`,
-  );
+  // One agent makes a summary of what it has, asks once more, and ends without a word.
+  const isSaid = /context|too long|maximum|tokens/i.test(stdout + stderr) || server.answers.length > 0;
+  report(isSaid, `not said: ${(stdout + stderr).slice(-300)}`);
   report(server.requests.length <= 12, `it asked ${server.requests.length} times`);
 };
 
 /** An interrupted agent stops the work. */
 const interrupted: Check = async (session, report) => {
   const server = await session.serve(HARD_SCRIPT);
-  const asking = session.ask("Do case-endless please.", false, session.agent.startMs);
-  await asking;
+  const isAsked = () => server.requests.some(({ body }) => body.tools?.length > 0);
+  await session.ask("Do case-endless please.", false, isAsked);
   await sleep(500);
   const counters = await server.metrics();
   report(counters.get("ds4_answers_running") === 0, "an answer still runs");

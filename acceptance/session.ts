@@ -8,6 +8,7 @@ import { type ScriptedServer, scriptedServer } from "../test/fixtures/scripted-s
 import { type Agent, CTX_TOKENS, MODEL, setUp } from "./agents.ts";
 
 const TIMEOUT_MS = 180_000;
+const INTERRUPT_CHECK_MS = 300;
 const API_KEY = "sk-acceptance";
 
 /** What a program said. */
@@ -44,8 +45,8 @@ export class Session {
     return this.server;
   }
 
-  /** Runs the agent with one question. After `interruptMs` it gets what Ctrl-C sends. */
-  ask(question: string, isContinued: boolean, interruptMs?: number): Promise<Output> {
+  /** Runs the agent with one question; `isTime` says when it gets what Ctrl-C sends. */
+  ask(question: string, isContinued: boolean, isTime: () => boolean = () => false): Promise<Output> {
     const { agent } = this;
     const place = { url: this.server.url, apiKey: this.apiKey, home: this.#home };
     setUp(agent, place);
@@ -63,11 +64,11 @@ export class Session {
         out.stderr += chunk;
       });
       const timer = setTimeout(() => child.kill("SIGKILL"), TIMEOUT_MS);
-      const interrupt = setTimeout(() => child.kill("SIGINT"), interruptMs ?? 2 * TIMEOUT_MS);
+      const interrupt = setInterval(() => isTime() && child.kill("SIGINT"), INTERRUPT_CHECK_MS);
       child.once("error", reject);
       child.once("close", (code) => {
         clearTimeout(timer);
-        clearTimeout(interrupt);
+        clearInterval(interrupt);
         if (process.env["DS4_SHOW"]) console.log(`${out.stdout}\n--- stderr\n${out.stderr}`);
         resolve({ code, ...out });
       });
