@@ -92,6 +92,7 @@ function pi(name: string, api: string, path: string): Agent {
         ...{ id: MODEL, name: "DeepSeek V4 Flash", reasoning: true, input: ["text"] },
         ...{ contextWindow: CTX_TOKENS, maxTokens: MAX_OUTPUT_TOKENS },
         cost: { input: 0, output: 0, cacheRead: 0, cacheWrite: 0 },
+        ...(api === "openai-completions" ? { compat: { thinkingFormat: "deepseek" } } : {}),
       };
       const provider = { baseUrl: `${url}${path}`, apiKey, api, models: [model] };
       return { ".pi/agent/models.json": json({ providers: { ds4: provider } }) };

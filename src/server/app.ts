@@ -162,7 +162,7 @@ function errorResponse(c: Context, errorBody: ErrorShape, error: ApiError): Resp
 
 /** The names under which coding agents send their session. */
 function sessionOf(headers: Headers): string | undefined {
-  const names = ["x-claude-code-session-id", "x-session-id", "session-id"];
+  const names = ["x-claude-code-session-id", "x-session-id", "x-session-affinity", "session-id"];
   return names
     .map((name) => headers.get(name))
     .find((value) => value !== null)

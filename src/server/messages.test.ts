@@ -111,6 +111,17 @@ describe("/v1/messages", () => {
     for (const gone of ["billing", "later", "web_search", "cache_control"]) expect(first).not.toContain(gone);
   });
 
+  it("thinks only when asked to, however great the effort", async () => {
+    const { post, prompts } = testServer();
+    const messages = [{ role: "user", content: "Hi" }];
+    const high = { output_config: { effort: "high" } };
+    for (const extra of [{}, high, { ...high, thinking: { type: "disabled" } }])
+      await post(PATH, { messages, max_tokens: 9, ...extra });
+    await post(PATH, { messages, max_tokens: 9, ...high, thinking: { type: "adaptive" } });
+    const ends = prompts().map((prompt) => /<｜Assistant｜>(.*)$/.exec(prompt)?.[1]);
+    expect(ends).toEqual(["</think>", "</think>", "</think>", "<think>"]);
+  });
+
   it("renders tool results, whether content is text or blocks", async () => {
     const { post, prompts } = testServer();
     const use = { type: "tool_use", id: "t1", name: "bash", input: { command: "ls" } };

@@ -114,10 +114,10 @@ export function messagesRequest(body: MessagesBody): ConversationRequest {
   };
 }
 
-// As in Anthropic's API a request that does not ask for thinking gets none.
+// A request that does not ask for thinking gets none, whatever its effort: so Claude Code says that thinking is off.
 function thinkingOf({ thinking, output_config: config }: MessagesBody): Thinking {
-  if (thinking?.type === "disabled") return "off";
-  return effortOf(config?.effort) ?? (thinking ? "on" : "off");
+  if (!thinking || thinking.type === "disabled") return "off";
+  return effortOf(config?.effort) ?? "on";
 }
 
 function systemMessages(system: MessagesBody["system"]): Message[] {
