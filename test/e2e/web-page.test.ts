@@ -60,7 +60,7 @@ describe.skipIf(chromiumPath === undefined)("the chat page", () => {
     await finished();
     expect(await lastAnswer().locator("strong").textContent()).toBe("big");
     expect(await lastAnswer().locator(".facts").textContent()).toMatch(
-      /^Prompt\d+ tokensCached3 \(\d+ %\)Prefill[\d.,]+ t\/sAnswer8 tokensDecode[\d.,]+ t\/s$/,
+      /^Prompt\d+Cached3 \(\d+ %\)Prefill[\d.,]+ t\/sAnswer8Decode[\d.,]+ t\/s$/,
     );
     await thinking.getByText(/^Thought for [\d.]+ s, 5 tokens$/).click();
     expect(await thinking.locator(".thinking-text").textContent()).toBe("Let me see.");

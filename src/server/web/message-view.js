@@ -197,8 +197,7 @@ function callView(call, isAnswerable, keep) {
           on: { input: typed },
         }),
       )
-    : call.result !== undefined &&
-      el("div", { class: "call-result" }, "Result", codeNode("result", call.result));
+    : call.result !== undefined && el("div", { class: "call-result" }, codeNode("result", call.result));
   return el(
     "section",
     { class: "call", "aria-label": `Tool call ${call.name}` },
@@ -222,10 +221,10 @@ function factList({ promptTokens, cachedTokens, completionTokens, prefillRate, d
   const share = promptTokens > 0 ? ` (${Math.floor((100 * cachedTokens) / promptTokens)} %)` : "";
   /** @type {[string, string, string][]} */
   const facts = [
-    ["Prompt", `${count(promptTokens)} tokens`, "Tokens of the conversation so far"],
+    ["Prompt", count(promptTokens), "Tokens of the conversation so far"],
     ["Cached", `${count(cachedTokens)}${share}`, "Prompt tokens that were not evaluated again"],
     ["Prefill", rate(prefillRate), "Speed of reading the rest of the prompt"],
-    ["Answer", `${count(completionTokens)} tokens`, "Tokens of this answer, thinking included"],
+    ["Answer", count(completionTokens), "Tokens of this answer, thinking included"],
     ["Decode", rate(decodeRate), "Speed of writing the answer"],
   ];
   const items = facts.map(([name, value, title]) =>
