@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
-import { APICallError, generateText, isStepCount, streamText, tool } from "ai";
+import { APICallError, generateText, isStepCount, Output, streamText, tool } from "ai";
 import { z } from "zod";
 import { BUNDLED_MODEL_PATH } from "../../src/api/open-model.ts";
 import { type ScriptedServer, scriptedServer } from "../../test/fixtures/scripted-server.ts";
@@ -12,8 +12,10 @@ import { callTokens, testHttpServer } from "../../test/fixtures/test-server.ts";
 const API_KEY = "sk-test";
 const PROOF = "proof 42 of project";
 
-function modelAt(url: string, apiKey = API_KEY) {
-  const provider = createOpenAICompatible({ name: "ds4", baseURL: `${url}/v1`, apiKey, includeUsage: true });
+function modelAt(url: string, apiKey = API_KEY, supportsStructuredOutputs = false) {
+  const provider = createOpenAICompatible({
+    ...{ name: "ds4", baseURL: `${url}/v1`, apiKey, includeUsage: true, supportsStructuredOutputs },
+  });
   return provider("deepseek-v4-flash");
 }
 
@@ -174,5 +176,31 @@ describe("over the nano model", () => {
     assert.ok(first.text.length > 0);
     assert.equal(second.text, first.text);
     assert.ok(second.usage.inputTokenDetails.cacheReadTokens! > 0);
+    for (const { prompt } of server.answers) assert.ok(prompt.endsWith("</think>"));
+  });
+
+  it("makes an object that the schema allows", async () => {
+    const schema = z.object({ colour: z.enum(["red", "green"]), count: z.number().int().min(0).max(9) });
+    const { output } = await generateText({
+      ...{ model: modelAt(server.url, API_KEY, true), prompt: "Choose.", temperature: 1, seed: 3 },
+      ...{ output: Output.object({ schema }), maxOutputTokens: 100, maxRetries: 0 },
+      providerOptions: { ds4: { reasoningEffort: "none" } },
+    });
+    assert.deepEqual(schema.parse(output), output);
+  });
+
+  it("makes a call where one is demanded", async () => {
+    const inputSchema = z.object({ colour: z.enum(["red", "green"]) });
+    const result = await generateText({
+      ...{ model: modelAt(server.url), prompt: "Paint.", temperature: 1, seed: 4, maxOutputTokens: 150 },
+      ...{
+        tools: { paint: tool({ inputSchema }) },
+        toolChoice: { type: "tool" as const, toolName: "paint" },
+      },
+      providerOptions: { ds4: { reasoningEffort: "none" } },
+    });
+    assert.equal(result.finishReason, "tool-calls");
+    assert.equal(result.toolCalls.length, 1);
+    assert.deepEqual(inputSchema.parse(result.toolCalls[0].input), result.toolCalls[0].input);
   });
 });
