@@ -19,26 +19,43 @@ __device__ unsigned int gatedArrivals[kMostGatedPairs];
 
 /// Gate and up of experts: a task is a panel of both, or a part of its columns. experts: by slot; null: slice 0.
 struct GatedSource {
-  const Matrix &gate, &up;
+  const uint8_t* data;  // of this lane's matrix
+  int64_t sliceBytes;
+  int panelBytes, panels, cols;
   const int* experts;  // in shared memory
   StagedRows rows;
   const uint8_t* tables;
-  int unitCols, splits;
+  int shift;
 
-  __device__ __forceinline__ PanelPlace place(int task) const {
-    const int panels = gate.rows / 16, whole = task / splits;
-    const int split = task - whole * splits, slot = whole / panels;
+  __device__ __forceinline__ GatedSource(const Matrix& gate, const Matrix& up, const int* chosen, const StagedRows& staged,
+                                         const uint8_t* lattice, int splitShift)
+      : data((threadIdx.x & 16) == 0 ? gate.data : up.data), sliceBytes(gate.sliceBytes), panelBytes(gate.panelBytes),
+        panels(gate.rows / 16), cols(gate.cols), experts(chosen), rows(staged), tables(lattice), shift(splitShift) {}
+
+  __device__ __forceinline__ const uint8_t* panelAt(int& whole) const {
+    int slot = 0;
+#pragma unroll 1
+    for (; whole >= panels; whole -= panels) slot++;
     const int slice = experts != nullptr ? experts[slot] : 0;
-    const Matrix& matrix = (threadIdx.x & 16) == 0 ? gate : up;
-    return panelPart(panelOf(matrix, slice, whole - slot * panels), (gate.cols + unitCols - 1) / unitCols, split, splits);
+    return data + slice * sliceBytes + static_cast<int64_t>(whole) * panelBytes;
   }
   template <class Stream>
-  __device__ __forceinline__ int prefetch(const PanelPlace& place) const {
-    return prefetchUnits<Stream>(gate.type, place.panel, place.first, place.units, gate.cols / unitCols);
+  __device__ __forceinline__ PanelPlace place(int task) const {
+    int whole = task >> shift;
+    const int split = task - (whole << shift);
+    return panelPart(panelAt(whole), cols / Stream::kUnitCols, split, shift);
+  }
+  /// Panels of tasks first .. end - 1 of one slice, up to the limit; by one warp.
+  __device__ __forceinline__ void prefetch(int first, int end) const {
+    int whole = first >> shift;
+    const int count = (end - 1 >> shift) + 1 - whole;
+    const uint8_t* panel = panelAt(whole);
+    const int bytes = min(min(count, panels - whole) * panelBytes, kPrefetchBytes / 2);
+    prefetchPart(panel, bytes, static_cast<int>(threadIdx.x) & 15, 16);
   }
   template <class Stream>
   __device__ __forceinline__ void fetch(const PanelPlace& place, int unit, Stream& stream, const Lane& lane) const {
-    stream.load(place.panel, place.first + unit, gate.cols, lane);
+    stream.load(place.panel, place.first + unit, lane);
   }
   template <class Stream>
   __device__ __forceinline__ void add(const PanelPlace& place, int unit, const Stream& stream, const Lane& lane,
@@ -47,11 +64,11 @@ struct GatedSource {
   }
 };
 
-/// Where h goes: float32 and int8 form, `rows` values; firstArrival: of its pairs of panels.
+/// Where h goes: float32 and int8 form, `rows` values.
 struct GatedOut {
   float* h;
   QuantizedRow quantized;
-  int rows, firstArrival;
+  int rows;
 };
 
 // 16 values of h from the sums of gate (lanes 0 to 15) and up. The warp that has the second half of 32 writes their int8 form.
@@ -60,7 +77,7 @@ __device__ __forceinline__ void finishGated(float sum, float limit, const GatedO
   const float up = __shfl_down_sync(0xffffffffu, sum, 16);
   if (lane < 16) __stcg(out.h + 16 * panel + lane, swiglu(sum, up, limit));
   const int first = panel / 2 * 32;
-  if (first + 16 < out.rows && !arrivesLast(&gatedArrivals[out.firstArrival + panel / 2], 2)) return;
+  if (first + 16 < out.rows && !arrivesLast(&gatedArrivals[panel / 2], 2)) return;
   __syncwarp();
   const float value = first + lane < out.rows ? __ldcg(out.h + first + lane) : 0.0f;
   storeQuantized(value, out.quantized, first);
@@ -80,7 +97,7 @@ struct DecodeRoute {
   float* weights;
   int32_t* flag;
   float sharedLimit;
-  int routerSplits, sharedSplits, firstArrival;
+  int routerShift, sharedShift, padding;  // tasks per pair and per panel are 2^shift
 };
 
 __device__ unsigned int routerArrivals;
@@ -104,7 +121,7 @@ extern "C" __global__ void __launch_bounds__(kStreamThreads, 2)
   if (tableBytes > 0) SharedLattice<kStreamCopies>::fill(tables);
   const int cols = r.router.cols;
   const StagedRows rows = stagedRows(tables + tableBytes, 1, cols, true);
-  const int pairs = (r.router.rows + 31) / 32, routerTasks = pairs * r.routerSplits;
+  const int pairs = (r.router.rows + 31) / 32, routerTasks = pairs << r.routerShift;
   const float one = 1.0f;
   bool staged = false;
   const auto stage = [&] {
@@ -115,34 +132,37 @@ extern "C" __global__ void __launch_bounds__(kStreamThreads, 2)
     if (!usesInt8(r.router.type) || !usesInt8(r.sharedGate.type)) stageRow(r.x, cols, rows, false, true);
     __syncthreads();
   };
+  const GatedSource shared(r.sharedGate, r.sharedUp, nullptr, rows, tables, r.sharedShift);
+  // The shared expert's tasks follow the router's in turn.
+  int first = block - routerTasks;
+  const int tasks = r.sharedGate.rows / 16 << r.sharedShift;
+#pragma unroll 1
+  while (first < 0) first += grid;
+  if (isLastWarp() && first < tasks) shared.prefetch(first, first + 1);
   if (block < routerTasks) {
+    const int shift = r.routerShift;
     const auto finish = [&](int task, float sum) {
-      const int pair = task / r.routerSplits, row = 32 * pair + static_cast<int>(threadIdx.x) % 32;
-      if (!addShare(pair * r.routerSplits, task - pair * r.routerSplits, r.routerSplits, sum)) return;
+      const int pair = task >> shift, row = 32 * pair + static_cast<int>(threadIdx.x) % 32;
+      if (!addShare(pair << shift, task - (pair << shift), 1 << shift, sum)) return;
       if (row < r.router.rows) __stcg(r.logits + row, sum);
       if (!arrivesLast(&routerArrivals, pairs)) return;
       chooseExperts(r.choice, r.logits, *r.tokenIds, r.ids, r.weights, r.flag, scores);
     };
+    const PairSource source(r.router, rows, tables, one, shift);
     withStream(r.router.type, [&](auto tag) {
-      using Stream = typename decltype(tag)::type;
-      const PairSource source{r.router, rows, tables, one, Stream::kUnitCols, r.routerSplits};
-      streamTasks<Stream>(source, block, routerTasks, grid, partial, stage, finish);
+      streamTasks<typename decltype(tag)::type>(source, block, routerTasks, grid, partial, stage, finish);
     });
   }
-  // The shared expert's tasks follow in turn.
-  const int turn = (block - routerTasks) % grid, first = turn < 0 ? turn + grid : turn;
-  const int tasks = r.sharedGate.rows / 16 * r.sharedSplits;
   if (first < tasks) {
+    const int shift = r.sharedShift;
     const auto finish = [&](int task, float sum) {
-      const int panel = task / r.sharedSplits, share = routerTasks + panel * r.sharedSplits;
-      if (!addShare(share, task - panel * r.sharedSplits, r.sharedSplits, sum)) return;
+      const int panel = task >> shift;
+      if (!addShare(routerTasks + (panel << shift), task - (panel << shift), 1 << shift, sum)) return;
       const int width = r.sharedGate.rows;
-      finishGated(sum, r.sharedLimit, {r.sharedH, {r.sharedQuantized, width}, width, r.firstArrival}, panel);
+      finishGated(sum, r.sharedLimit, {r.sharedH, {r.sharedQuantized, width}, width}, panel);
     };
-    withStream(r.sharedGate.type, [&](auto tag) {
-      using Stream = typename decltype(tag)::type;
-      const GatedSource source{r.sharedGate, r.sharedUp, nullptr, rows, tables, Stream::kUnitCols, r.sharedSplits};
-      streamTasks<Stream>(source, first, tasks, grid, partial, stage, finish);
+    withIntStream(r.sharedGate.type, [&](auto tag) {
+      streamTasks<typename decltype(tag)::type>(shared, first, tasks, grid, partial, stage, finish);
     });
   }
   if (!staged) waitForPrevious();
@@ -160,9 +180,9 @@ struct DecodeUp {
   int used;
 };
 
-/// 256 threads; shared memory: sums, tables where `tableBytes` is not 0, the staged row.
+/// 256 threads, blocks with `perBlock` tasks each; shared memory: sums, tables where `tableBytes` is not 0, the staged row.
 extern "C" __global__ void __launch_bounds__(kStreamThreads, 2)
-    decode_up(const __grid_constant__ DecodeUp u, int tableBytes) {
+    decode_up(const __grid_constant__ DecodeUp u, int tableBytes, int perBlock) {
   uint8_t* room = dynamicShared();
   uint8_t* tables = room + kStreamPartialBytes;
   if (tableBytes > 0) SharedLattice<kStreamCopies>::fill(tables);
@@ -173,21 +193,19 @@ extern "C" __global__ void __launch_bounds__(kStreamThreads, 2)
   __shared__ int experts[kMostUsedExperts];
   if (static_cast<int>(threadIdx.x) < u.used) experts[threadIdx.x] = __ldcg(u.ids + threadIdx.x);
   __syncthreads();
+  const int first = static_cast<int>(blockIdx.x) * perBlock, end = min(first + perBlock, u.used * (u.gate.rows / 16));
+  const GatedSource source(u.gate, u.up, experts, rows, tables, 0);
+  if (isLastWarp()) source.prefetch(first, end);
   const auto stage = [&] {
     stageBytes(u.quantized, rows.quants, quantizedBytes(rows.stride));
     __syncthreads();
   };
-  const int panels = u.gate.rows / 16, tasks = u.used * panels;
-  const int block = static_cast<int>(blockIdx.x), blocks = static_cast<int>(gridDim.x);
   const auto finish = [&](int task, float sum) {
     const int all = u.used * u.gate.rows;
-    finishGated(sum, u.limit, {u.h, {u.hQuantized, all}, all, 0}, task);
+    finishGated(sum, u.limit, {u.h, {u.hQuantized, all}, all}, task);
   };
-  withStream(u.gate.type, [&](auto tag) {
-    using Stream = typename decltype(tag)::type;
-    const GatedSource source{u.gate, u.up, experts, rows, tables, Stream::kUnitCols, 1};
-    streamTasks<Stream>(source, tasks * block / blocks, tasks * (block + 1) / blocks, 1,
-                        reinterpret_cast<float*>(room), stage, finish);
+  withIntStream(u.gate.type, [&](auto tag) {
+    streamTasks<typename decltype(tag)::type>(source, first, end, 1, reinterpret_cast<float*>(room), stage, finish);
   });
 }
 
@@ -198,7 +216,7 @@ struct DecodeDown {
   const uint8_t *h, *sharedH;  // int8 forms of [used, down.cols], [sharedDown.cols]
   const int32_t* ids;
   const float* weights;
-  int used, splits, sharedSplits, padding;
+  int used, shift, sharedShift, padding;  // tasks per pair of panels are 2^shift
 };
 
 /// Where a task's part of the chosen experts' panels lies: units of one expert after another.
@@ -209,43 +227,52 @@ struct DownPlace {
 
 /// Pairs of panels of all chosen experts, one after another along the columns: their sums are one sum.
 struct DownSource {
-  const DecodeDown& d;
+  const uint8_t* data;
+  int64_t sliceBytes;
+  int panelBytes, lastPanel, cols, used, shift;
   StagedRows rows;
   const uint8_t* tables;
   const int* experts;    // [used] in shared memory
   const float* weights;  // [used] in shared memory
-  int unitCols;
-  uint32_t inversePer;  // slotOf
 
-  __device__ __forceinline__ int slotOf(int at) const { return static_cast<int>(__umulhi(static_cast<uint32_t>(at), inversePer)); }
-  __device__ __forceinline__ int unitsPerExpert() const { return (d.down.cols + unitCols - 1) / unitCols; }
-  __device__ __forceinline__ DownPlace place(int task) const {
-    const int pair = task / d.splits, split = task - pair * d.splits;
-    const int panel = min(2 * pair + (static_cast<int>(threadIdx.x) >> 4 & 1), (d.down.rows + 15) / 16 - 1);
-    const int all = d.used * unitsPerExpert(), first = all * split / d.splits;
-    return {panelOf(d.down, 0, panel), first, all * (split + 1) / d.splits - first};
-  }
   template <class Stream>
-  __device__ __forceinline__ int prefetch(const DownPlace& place) const {
-    const int per = unitsPerExpert(), last = place.first + place.units;
-    int bytes = 0;
-    for (int slot = place.first / per; slot * per < last; slot++) {
-      const int from = max(place.first - slot * per, 0), to = min(last - slot * per, per);
-      bytes += prefetchUnits<Stream>(d.down.type, place.panel + experts[slot] * d.down.sliceBytes, from, to - from,
-                                     d.down.cols / unitCols);
+  __device__ __forceinline__ DownPlace place(int task) const {
+    const int pair = task >> shift, split = task - (pair << shift);
+    const int panel = min(2 * pair + (static_cast<int>(threadIdx.x) >> 4 & 1), lastPanel);
+    const int all = used * (cols / Stream::kUnitCols), first = all * split >> shift;
+    return {data + static_cast<int64_t>(panel) * panelBytes, first, (all * (split + 1) >> shift) - first};
+  }
+  /// A pair of panels of every expert, by one warp: four lanes to an expert.
+  __device__ __forceinline__ void prefetch(int task) const {
+    const int lane = static_cast<int>(threadIdx.x) & 31, panel = 2 * (task >> shift);
+    const int bytes = min(2, lastPanel + 1 - panel) * panelBytes;
+#pragma unroll 1
+    for (int slot = lane / 4; slot < used; slot += 8) {
+      const uint8_t* from = data + experts[slot] * sliceBytes + static_cast<int64_t>(panel) * panelBytes;
+      prefetchPart(from, bytes, lane & 3, 4);
     }
-    return bytes;
+  }
+  // The slot that unit `at` belongs to, and the unit's number within it.
+  template <class Stream>
+  __device__ __forceinline__ int slotOf(int& at) const {
+    const int per = cols / Stream::kUnitCols;
+    int slot = 0;
+#pragma unroll 1
+    for (; at >= per; at -= per) slot++;
+    return slot;
   }
   template <class Stream>
   __device__ __forceinline__ void fetch(const DownPlace& place, int unit, Stream& stream, const Lane& lane) const {
-    const int at = place.first + unit, per = unitsPerExpert(), slot = slotOf(at);
-    stream.load(place.panel + experts[slot] * d.down.sliceBytes, at - slot * per, d.down.cols, lane);
+    int at = place.first + unit;
+    const int slot = slotOf<Stream>(at);
+    stream.load(place.panel + experts[slot] * sliceBytes, at, lane);
   }
   template <class Stream>
   __device__ __forceinline__ void add(const DownPlace& place, int unit, const Stream& stream, const Lane& lane,
                                       float (&total)[8]) const {
-    const int at = place.first + unit, per = unitsPerExpert(), slot = slotOf(at);
-    stream.add(at - slot * per, lane, rows, slot, weights[slot], tables, total);
+    int at = place.first + unit;
+    const int slot = slotOf<Stream>(at);
+    stream.add(at, lane, rows, slot, weights[slot], tables, total);
   }
 };
 
@@ -260,8 +287,8 @@ extern "C" __global__ void __launch_bounds__(kStreamThreads, 2)
   const StagedRows rows = stagedRows(tables + tableBytes, d.used, d.down.cols, true);
   const StagedRows sharedRows = stagedRows(tables + tableBytes + expertRowBytes, 1, d.sharedDown.cols, true);
   const int grid = static_cast<int>(gridDim.x), block = static_cast<int>(blockIdx.x);
-  const int pairs = (d.down.rows + 31) / 32, tasks = pairs * d.splits, sharedTasks = pairs * d.sharedSplits;
-  const int shares = d.splits + d.sharedSplits;
+  const int pairs = (d.down.rows + 31) / 32, shift = d.shift, sharedShift = d.sharedShift;
+  const int tasks = pairs << shift, sharedTasks = pairs << sharedShift, shares = (1 << shift) + (1 << sharedShift);
   const float one = 1.0f;
   // Written by the kernel before the one before: see decode_up.
   __shared__ int experts[kMostUsedExperts];
@@ -283,28 +310,27 @@ extern "C" __global__ void __launch_bounds__(kStreamThreads, 2)
   const auto put = [&](int pair, int share, float sum) {
     if (addShare(pair * shares, share, shares, sum)) finishBlock(d.tail, pair, sum);
   };
-  prefetchColumns(d.tail, block / d.splits);
+  const DownSource source{d.down.data, d.down.sliceBytes, d.down.panelBytes, (d.down.rows + 15) / 16 - 1, d.down.cols,
+                          d.used, shift, rows, tables, experts, weights};
+  prefetchColumns(d.tail, min(block, tasks - 1) >> shift);
   if (block < tasks) {
-    withStream(d.down.type, [&](auto tag) {
-      using Stream = typename decltype(tag)::type;
-      const int per = (d.down.cols + Stream::kUnitCols - 1) / Stream::kUnitCols;
-      // Exact below 2^16 units: rounded up, the error times a unit's number stays below one part.
-      const uint32_t inverse = 0xffffffffu / static_cast<uint32_t>(per) + 1;
-      const DownSource source{d, rows, tables, experts, weights, Stream::kUnitCols, inverse};
-      streamTasks<Stream>(source, block, tasks, grid, partial, stage, [&](int task, float sum) {
-        const int pair = task / d.splits;
-        put(pair, task - pair * d.splits, sum);
+    if (isLastWarp()) source.prefetch(block);
+    withIntStream(d.down.type, [&](auto tag) {
+      streamTasks<typename decltype(tag)::type>(source, block, tasks, grid, partial, stage, [&](int task, float sum) {
+        const int pair = task >> shift;
+        put(pair, task - (pair << shift), sum);
       });
     });
   }
-  const int turn = (block - tasks) % grid, first = turn < 0 ? turn + grid : turn;
+  int first = block - tasks;
+#pragma unroll 1
+  while (first < 0) first += grid;
   if (first < sharedTasks) {
-    withStream(d.sharedDown.type, [&](auto tag) {
-      using Stream = typename decltype(tag)::type;
-      const PairSource source{d.sharedDown, sharedRows, tables, one, Stream::kUnitCols, d.sharedSplits};
-      streamTasks<Stream>(source, first, sharedTasks, grid, partial, stage, [&](int task, float sum) {
-        const int pair = task / d.sharedSplits;
-        put(pair, d.splits + task - pair * d.sharedSplits, sum);
+    const PairSource shared(d.sharedDown, sharedRows, tables, one, sharedShift);
+    withIntStream(d.sharedDown.type, [&](auto tag) {
+      streamTasks<typename decltype(tag)::type>(shared, first, sharedTasks, grid, partial, stage, [&](int task, float sum) {
+        const int pair = task >> sharedShift;
+        put(pair, (1 << shift) + task - (pair << sharedShift), sum);
       });
     });
   }

@@ -12,8 +12,8 @@ namespace ds4::cuda {
 
 constexpr int kMostStreamProducts = 8;
 
-/// out [matrix.rows] = x [cols] times the matrix, times outWeight [rows] where it is given. `splits` tasks share the columns of a
-/// pair of panels.
+/// out [matrix.rows] = x [cols] times the matrix, times outWeight [rows] where it is given. 2^splitShift tasks share the columns
+/// of a pair of panels.
 struct StreamProduct {
   Matrix matrix;
   const float* x;            // null: only the int8 form is there
@@ -23,7 +23,7 @@ struct StreamProduct {
   const float* outWeight;
   float* outSquares;  // [rows / 32] sums of squares before outWeight; null: not written
   int outStride, outFirst;
-  int splits, firstShare;  // where its shared sums begin
+  int splitShift, firstShare;  // where its shared sums begin
 };
 
 /// `squares` [squareCount]: the inputs are scaled to unit mean square by these sums; null: they are not. `tail`: what follows each
@@ -51,10 +51,10 @@ __device__ __forceinline__ void finishProduct(const StreamProduct& product, int 
   storeQuantized(inside ? sum : 0.0f, {product.outQuantized, product.outStride}, product.outFirst + 32 * pair);
 }
 
-/// 256 threads, blocks in equal shares of all tasks, one more for `balance`. Shared memory: sums, then tables of IQ2_XXS
+/// 256 threads, blocks with `perBlock` tasks each of all in turn, one more for `balance`. Shared memory: sums, then tables of IQ2_XXS
 /// where `tableBytes` is not 0, then the staged row in the form that needs most.
 extern "C" __global__ void __launch_bounds__(kStreamThreads, 2)
-    stream_products(const __grid_constant__ StreamProducts p, int tableBytes, int tasks) {
+    stream_products(const __grid_constant__ StreamProducts p, int tableBytes, int perBlock) {
   letNextStart();
   uint8_t* room = dynamicShared();
   const int blocks = static_cast<int>(gridDim.x) - (p.balance.comb != nullptr ? 1 : 0);
@@ -68,15 +68,15 @@ extern "C" __global__ void __launch_bounds__(kStreamThreads, 2)
   float* partial = reinterpret_cast<float*>(room);
   uint8_t* tables = room + kStreamPartialBytes;
   if (tableBytes > 0) SharedLattice<kStreamCopies>::fill(tables);
-  const int begin = static_cast<int>(static_cast<int64_t>(tasks) * block / blocks);
-  const int end = static_cast<int>(static_cast<int64_t>(tasks) * (block + 1) / blocks);
+  const int begin = perBlock * block, end = begin + perBlock;
   bool waited = false;
   float factor = 1.0f;
   int before = 0;  // tasks of the products before this one
+#pragma unroll 1
   for (int i = 0; i < p.count; i++) {
     const StreamProduct& product = p.items[i];
     const Matrix& matrix = product.matrix;
-    const int own = (matrix.rows + 31) / 32 * product.splits;
+    const int shift = product.splitShift, own = (matrix.rows + 31) / 32 << shift;
     const int first = max(begin - before, 0), last = min(end - before, own);
     before += own;
     if (first >= last) continue;
@@ -97,16 +97,16 @@ extern "C" __global__ void __launch_bounds__(kStreamThreads, 2)
       __syncthreads();
     };
     const auto finish = [&](int task, float sum) {
-      const int pair = task / product.splits, split = task - pair * product.splits;
-      if (!addShare(product.firstShare + pair * product.splits, split, product.splits, sum)) return;
+      const int pair = task >> shift;
+      if (!addShare(product.firstShare + (pair << shift), task - (pair << shift), 1 << shift, sum)) return;
       if (p.tail.streams != nullptr) finishBlock(p.tail, pair, sum);
       else finishProduct(product, pair, sum);
     };
-    if (p.tail.streams != nullptr) prefetchColumns(p.tail, first / product.splits);
+    const PairSource source(matrix, rows, tables, factor, shift);
+    if (isLastWarp()) source.prefetch(first, last);
+    if (p.tail.streams != nullptr) prefetchColumns(p.tail, first >> shift);
     withStream(matrix.type, [&](auto tag) {
-      using Stream = typename decltype(tag)::type;
-      const PairSource source{matrix, rows, tables, factor, Stream::kUnitCols, product.splits};
-      streamTasks<Stream>(source, first, last, 1, partial, stage, finish);
+      streamTasks<typename decltype(tag)::type>(source, first, last, 1, partial, stage, finish);
     });
   }
   if (!waited) waitForPrevious();

@@ -8,8 +8,7 @@
 namespace ds4::cuda {
 
 struct LatticeTables {
-  uint32_t grid[256];
-  uint32_t signs[128];
+  uint32_t grid[256 + 128];  // 256 entries of the grid, then 128 of signs
 };
 
 constexpr LatticeTables makeLatticeTables() {
@@ -23,9 +22,9 @@ constexpr LatticeTables makeLatticeTables() {
     int minuses = 0;
     for (int j = 0; j < 7; j++) {
       minuses += index >> j & 1;
-      tables.signs[index] |= static_cast<uint32_t>(index >> j & 1) << (4 * j + 2);
+      tables.grid[256 + index] |= static_cast<uint32_t>(index >> j & 1) << (4 * j + 2);
     }
-    tables.signs[index] |= static_cast<uint32_t>(minuses & 1) << 30;
+    tables.grid[256 + index] |= static_cast<uint32_t>(minuses & 1) << 30;
   }
   return tables;
 }
@@ -41,12 +40,19 @@ struct SharedLattice {
   static constexpr int kBytes = Copies * (256 + 128) * 4;
   const uint32_t* words;  // of this lane
 
-  /// Fills `shared` by the whole block; a barrier must follow.
-  static __device__ void fill(uint8_t* shared) {
+  /// Fills `shared` by the whole block, of whole warps; a barrier must follow.
+  static __device__ __forceinline__ void fill(uint8_t* shared) {
     uint32_t* to = reinterpret_cast<uint32_t*>(shared);
-    for (int i = static_cast<int>(threadIdx.x); i < Copies * 384; i += static_cast<int>(blockDim.x)) {
-      const int word = i / Copies;
-      to[i] = word < 256 ? kLatticeTables.grid[word] : kLatticeTables.signs[word - 256];
+    const int lane = static_cast<int>(threadIdx.x) & 31, warps = static_cast<int>(blockDim.x) / 32;
+    const uint32_t* from = kLatticeTables.grid;  // the signs follow
+#pragma unroll 1
+    for (int first = static_cast<int>(threadIdx.x) / 32 * 32; first < 384; first += 32 * warps) {
+      const uint32_t own = from[first + lane];
+#pragma unroll 4
+      for (int i = 0; i < 32; i++) {
+        const uint32_t word = __shfl_sync(0xffffffffu, own, i);
+        if (lane < Copies) to[(first + i) * Copies + lane] = word;
+      }
     }
   }
   __device__ __forceinline__ explicit SharedLattice(const uint8_t* shared)

@@ -48,7 +48,8 @@ __device__ __forceinline__ int64_t panelBytes(int type, int cols) {
 struct Matrix {
   const uint8_t* data;
   int64_t sliceBytes;
-  int type, rows, cols, padding;
+  int type, rows, cols;
+  int panelBytes;  // of one panel
 };
 
 __device__ __forceinline__ const uint8_t* panelOf(const Matrix& matrix, int slice, int panel) {

@@ -1,4 +1,4 @@
-// The tasks of a plain matrix: pairs of panels, `splits` tasks to a pair, each with a run of its columns.
+// The tasks of a plain matrix: pairs of panels, each cut into 2^splitShift tasks with a run of its columns.
 #pragma once
 #include "cuda/stream-rows.cuh"
 
@@ -7,35 +7,44 @@ namespace ds4::cuda {
 /// Where a task's part of two panels lies.
 struct PanelPlace {
   const uint8_t* panel;  // of this lane
-  int first, units, all;  // its first unit, its units, those of a whole panel
+  int first, units;      // its first unit, its units
 };
 
-/// Part `split` of `splits` of a panel of `all` units.
-__device__ __forceinline__ PanelPlace panelPart(const uint8_t* panel, int all, int split, int splits) {
-  const int first = all * split / splits;
-  return {panel, first, all * (split + 1) / splits - first, all};
+/// Part `split` of 2^shift of a panel of `all` units.
+__device__ __forceinline__ PanelPlace panelPart(const uint8_t* panel, int all, int split, int shift) {
+  const int first = all * split >> shift;
+  return {panel, first, (all * (split + 1) >> shift) - first};
 }
 
 /// Row 0 of `rows` times a matrix, times factor (read when it is used: it may be known only after the wait).
 struct PairSource {
-  const Matrix& matrix;
+  const uint8_t* data;
+  int panelBytes, lastPanel, cols;
   StagedRows rows;
   const uint8_t* tables;
   const float& factor;
-  int unitCols, splits;
+  int shift;
 
-  __device__ __forceinline__ PanelPlace place(int task) const {
-    const int pair = task / splits, split = task - pair * splits;
-    const int panel = min(2 * pair + (static_cast<int>(threadIdx.x) >> 4 & 1), (matrix.rows + 15) / 16 - 1);
-    return panelPart(panelOf(matrix, 0, panel), (matrix.cols + unitCols - 1) / unitCols, split, splits);
-  }
+  __device__ __forceinline__ PairSource(const Matrix& matrix, const StagedRows& staged, const uint8_t* lattice,
+                                        const float& times, int splitShift)
+      : data(matrix.data), panelBytes(matrix.panelBytes), lastPanel((matrix.rows + 15) / 16 - 1), cols(matrix.cols),
+        rows(staged), tables(lattice), factor(times), shift(splitShift) {}
+
   template <class Stream>
-  __device__ __forceinline__ int prefetch(const PanelPlace& place) const {
-    return prefetchUnits<Stream>(matrix.type, place.panel, place.first, place.units, matrix.cols / unitCols);
+  __device__ __forceinline__ PanelPlace place(int task) const {
+    const int pair = task >> shift;
+    const int panel = min(2 * pair + (static_cast<int>(threadIdx.x) >> 4 & 1), lastPanel);
+    return panelPart(data + static_cast<int64_t>(panel) * panelBytes, cols / Stream::kUnitCols, task - (pair << shift), shift);
+  }
+  /// The pairs of tasks first .. end - 1, which lie one after another, up to the limit; by one warp.
+  __device__ __forceinline__ void prefetch(int first, int end) const {
+    const int from = 2 * (first >> shift), to = min(2 * ((end - 1 >> shift) + 1), lastPanel + 1);
+    const int bytes = static_cast<int>(min(static_cast<int64_t>(to - from) * panelBytes, static_cast<int64_t>(kPrefetchBytes)));
+    prefetchPart(data + static_cast<int64_t>(from) * panelBytes, bytes, static_cast<int>(threadIdx.x) & 31, 32);
   }
   template <class Stream>
   __device__ __forceinline__ void fetch(const PanelPlace& place, int unit, Stream& stream, const Lane& lane) const {
-    stream.load(place.panel, place.first + unit, matrix.cols, lane);
+    stream.load(place.panel, place.first + unit, lane);
   }
   template <class Stream>
   __device__ __forceinline__ void add(const PanelPlace& place, int unit, const Stream& stream, const Lane& lane,
@@ -43,5 +52,7 @@ struct PairSource {
     stream.add(place.first + unit, lane, rows, 0, factor, tables, total);
   }
 };
+
+__device__ __forceinline__ bool isLastWarp() { return static_cast<int>(threadIdx.x) / 32 == kStreamWarps - 1; }
 
 }  // namespace ds4::cuda

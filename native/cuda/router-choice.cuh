@@ -39,30 +39,35 @@ __device__ __forceinline__ int bestOf(const uint32_t (&ranks)[kExpertsPerLane], 
   return min(static_cast<int>(__reduce_min_sync(0xffffffffu, index)), experts - 1);
 }
 
-/// ids, weights [used] of logits [experts], by one warp; scores: experts floats of shared memory for it. At most
+/// ids, weights [used] of logits [experts], by one warp; scores: 2 * experts floats of shared memory for it. At most
 /// 512 experts. Where a score that
 /// matters is not finite, `flag` becomes `mark` if it was 0, and the ids are 0, 1, … with weight 0.
 __device__ __forceinline__ void chooseExperts(const RouterChoice& router, const float* logits, int tokenId,
                                               int32_t* ids, float* weights, int32_t* flag, float* scores) {
   const int lane = threadIdx.x % 32, experts = router.experts;
-  uint32_t ranks[kExpertsPerLane];
+  uint32_t* order = reinterpret_cast<uint32_t*>(scores + experts);
   bool finite = true;
-#pragma unroll
-  for (int i = 0; i < kExpertsPerLane; i++) {
-    const int e = 32 * i + lane;
-    ranks[i] = 0;
-    if (e >= experts) continue;
+  // Loops of few instructions: the code runs once, and reading it takes longer than running it.
+#pragma unroll 1
+  for (int e = lane; e < experts; e += 32) {
     const float score = sqrtSoftplus(__ldcg(logits + e));
     scores[e] = score;
     if (router.table != nullptr) continue;
     const float rank = score + router.bias[e];
-    ranks[i] = orderOf(rank);
+    order[e] = orderOf(rank);
     finite = finite && isfinite(rank);
+  }
+  __syncwarp();
+  uint32_t ranks[kExpertsPerLane];
+#pragma unroll
+  for (int i = 0; i < kExpertsPerLane; i++) {
+    ranks[i] = 32 * i + lane < experts && router.table == nullptr ? order[32 * i + lane] : 0;
   }
   finite = __all_sync(0xffffffffu, finite);
   __syncwarp();
   float sum = 1e-20f;
   int own = lane;  // of slot `lane`
+#pragma unroll 1
   for (int slot = 0; slot < router.used; slot++) {
     int expert = slot;
     if (router.table != nullptr) expert = router.table[static_cast<int64_t>(tokenId) * router.used + slot];

@@ -86,6 +86,7 @@ __device__ __forceinline__ void storeQuantized(float value, const QuantizedRow& 
 /// Copies `bytes` (a multiple of 16) that an earlier kernel wrote to shared memory. A barrier must follow.
 __device__ __forceinline__ void stageBytes(const uint8_t* from, uint8_t* to, int bytes) {
   constexpr int kAhead = 4;
+#pragma unroll 1
   for (int first = 16 * static_cast<int>(threadIdx.x); first < bytes; first += kAhead * 16 * kStreamThreads) {
     uint4 some[kAhead];
 #pragma unroll
@@ -103,9 +104,10 @@ __device__ __forceinline__ void stageBytes(const uint8_t* from, uint8_t* to, int
 
 /// Fills row 0 of the staged rows from x [cols], in the forms wanted. A barrier must follow.
 __device__ __forceinline__ void stageRow(const float* x, int cols, const StagedRows& rows, bool quants, bool values) {
-  constexpr int kAhead = 4;
+  constexpr int kAhead = 2;
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   const int pieces = rows.stride / 128;
+#pragma unroll 1
   for (int first = warp; first < pieces; first += kAhead * kStreamWarps) {
     float4 four[kAhead];
 #pragma unroll

@@ -25,7 +25,7 @@ struct IntStream {
   static constexpr int kUnitCols = 128;
   IntUnit<Type> weights;
 
-  __device__ __forceinline__ void load(const uint8_t* panel, int unit, int, const Lane& lane) {
+  __device__ __forceinline__ void load(const uint8_t* panel, int unit, const Lane& lane) {
     weights.load(panel, unit, lane);
   }
   /// Adds the unit's products with row `row`, times factor.
@@ -75,12 +75,12 @@ struct FloatStream {
   static constexpr int kStep = 16 / kLanes, kPieces = 8, kUnitCols = kPieces * kStep;
   uint4 pieces[kPieces];
 
-  __device__ __forceinline__ void load(const uint8_t* panel, int unit, int cols, const Lane& lane) {
-    const int lane16 = lane.lane & 15;
+  // A piece of 16 bytes for every lane, 16 lanes one after another: kStep columns.
+  __device__ __forceinline__ void load(const uint8_t* panel, int unit, const Lane& lane) {
+    const uint8_t* from = panel + static_cast<int64_t>(unit) * (kPieces * 256) + 16 * (lane.lane & 15);
 #pragma unroll
     for (int i = 0; i < kPieces; i++) {
-      const int col = min(unit * kUnitCols + i * kStep + lane16 / kLanes, cols - 1);
-      pieces[i] = loadStream16(panel + (static_cast<int64_t>(col) * kLanes + lane16 % kLanes) * 16);
+      pieces[i] = loadStream16(from + 256 * i);
     }
   }
   __device__ __forceinline__ void add(int unit, const Lane& lane, const StagedRows& x, int row, float factor,
@@ -105,33 +105,24 @@ struct FloatStream {
   }
 };
 
-/// Bytes of a unit of one panel.
-template <class Stream>
-__device__ __forceinline__ int unitBytes(int type) {
-  return panelBytes256(type) * Stream::kUnitCols / 256;
-}
-
-/// Asks the second-level cache for `units` units of two panels, by one warp: lanes 0 to 15 have the first panel's address, the
-/// others the second's. Returns the bytes asked for.
-template <class Stream>
-__device__ __forceinline__ int prefetchUnits(int type, const uint8_t* panel, int first, int units, int lastUnit) {
-  const int each = unitBytes<Stream>(type), most = max(0, min(units, lastUnit - first));
-  const int total = each * most, part = (total / 16 + 15) / 16 * 16, from = part * (static_cast<int>(threadIdx.x) & 15);
-  const int bytes = min(part, total - from) & ~15;
-  if (bytes > 0) prefetchToL2(panel + static_cast<int64_t>(first) * each + from, bytes);
-  return 2 * total;
+/// Asks the second-level cache for a part of `bytes` at `from`: part `part` of `parts`.
+__device__ __forceinline__ void prefetchPart(const uint8_t* from, int bytes, int part, int parts) {
+  const int each = (bytes / parts + 15) & ~15, at = part * each;
+  if (at < bytes) prefetchToL2(from + at, min(each, bytes - at) & ~15);
 }
 
 /// Sums of eight tasks by all warps.
 constexpr int kStreamPartialBytes = kStreamWarps * kStreamWarps * 32 * 4;
 
 /// Tasks first, first + step, ... below end. `source` says what a task is:
-///   Place place(task)              where its panels lie; place.units: its units, shared by all warps
+///   Place place<Stream>(task)      where its panels lie; place.units: its units, shared by all warps
 ///   fetch(place, unit, stream)     starts reading a unit
 ///   add(place, unit, stream, sums) multiplies it
-///   prefetch<Stream>(place)        asks the second-level cache for all of it, by one warp; the bytes it asked for
 /// begin() runs once all warps have started to read, before inputs are touched; it ends with a barrier. finish(task, sum) runs
 /// in one warp, lane i with the sum of row i, while the others go on. Returns with nothing outstanding and all warps together.
+///
+/// Kernels of this kind run for some microseconds, with all their code read anew: what is not the loop over units has to be
+/// short (no divisions, no unrolling), it costs more to read than to run.
 template <class Stream, class Source, class Begin, class Finish>
 __device__ __forceinline__ void streamTasks(const Source& source, int first, int end, int step, float* partial,
                                             Begin&& begin, Finish&& finish) {
@@ -141,58 +132,53 @@ __device__ __forceinline__ void streamTasks(const Source& source, int first, int
   }
   const Lane lane = ownLane();
   // Initialized: registers that are only written under a condition would be kept across the caller's loops, for every type.
-  Stream even{}, odd{};
-  auto place = source.place(first);
+  Stream now{}, ahead{};
+  auto place = source.template place<Stream>(first);
   int task = first, unit = lane.warp, count = 0;
   bool valid = unit < place.units;
-  if (valid) source.fetch(place, unit, even, lane);
-  if (lane.warp == kStreamWarps - 1) {
-    for (int at = first, bytes = 0; at < end && bytes < kPrefetchBytes; at += step) {
-      bytes += source.template prefetch<Stream>(source.place(at));
-    }
-  }
+  if (valid) source.fetch(place, unit, now, lane);
   begin();
   float total[8] = {};
-  // One unit, while the next is being read. False after the last. Sums of a task go to one of eight places; the warp whose turn it is
-  // waits for the others there and finishes the task. By the time a place is used again every warp has had such a turn
-  // after the one that emptied it.
-  const auto turn = [&](const Stream& now, Stream& ahead) -> bool {
+#pragma unroll 1
+  while (true) {
+    // One unit, while the next is being read.
     auto nextPlace = place;
     int nextTask = task, nextUnit = unit + kStreamWarps;
     if (nextUnit >= place.units) {
       nextTask = task + step;
       nextUnit = lane.warp;
-      if (nextTask < end) nextPlace = source.place(nextTask);
+      if (nextTask < end) nextPlace = source.template place<Stream>(nextTask);
     }
     const bool more = nextTask < end, nextValid = more && nextUnit < nextPlace.units;
     if (nextValid) source.fetch(nextPlace, nextUnit, ahead, lane);
     if (valid) source.add(place, unit, now, lane, total);
     if (nextTask != task) {
-      const int turnOf = count % kStreamWarps;
-      float* sums = partial + turnOf * (kStreamWarps * 32);
+      // Sums of a task go to one of eight places; the warp whose turn it is waits for the others there and finishes the task.
+      // By the time a place is used again every warp has had such a turn after the one that emptied it.
+      const int turn = count % kStreamWarps;
+      float* sums = partial + turn * (kStreamWarps * 32);
       Stream::store(total, lane, sums + lane.warp * 32);
 #pragma unroll
       for (int i = 0; i < 8; i++) total[i] = 0;
-      if (turnOf == lane.warp) {
-        waitAt(1 + turnOf, kStreamThreads);
+      __syncwarp();
+      if (turn == lane.warp) {
+        waitAt(1 + turn, kStreamThreads);
         float sum = 0;
 #pragma unroll
         for (int warp = 0; warp < kStreamWarps; warp++) sum += sums[warp * 32 + lane.lane];
         finish(task, sum);
         __syncwarp();
       } else {
-        __syncwarp();
-        arriveAt(1 + turnOf, kStreamThreads);
+        arriveAt(1 + turn, kStreamThreads);
       }
       count++;
     }
+    if (!more) break;
+    now = ahead;
     place = nextPlace;
     task = nextTask;
     unit = nextUnit;
     valid = nextValid;
-    return more;
-  };
-  while (turn(even, odd) && turn(odd, even)) {
   }
   __syncthreads();
 }
@@ -202,6 +188,18 @@ template <class Stream>
 struct StreamTag {
   using type = Stream;
 };
+
+/// The same for the int8 types alone.
+template <class Run>
+__device__ __forceinline__ void withIntStream(int type, Run&& run) {
+  switch (type) {
+    case kQ80: run(StreamTag<IntStream<kQ80>>()); break;
+    case kQ4K: run(StreamTag<IntStream<kQ4K>>()); break;
+    case kQ2K: run(StreamTag<IntStream<kQ2K>>()); break;
+    case kIq2Xxs: run(StreamTag<IntStream<kIq2Xxs>>()); break;
+    default: break;
+  }
+}
 
 /// Calls run(StreamTag<...>) for a type; other types take the kernels of multiply-rows.cu.
 template <class Run>

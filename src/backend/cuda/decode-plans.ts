@@ -62,41 +62,49 @@ export function pairWork(matrix: DeviceMatrix): StreamWork {
   return { groups, units, bytes: matrix.sliceBytes };
 }
 
-/**
- * Tasks per group, for works whose tasks are shared by `blocks` blocks: the cut whose busiest block has least to
- * do. Every warp of a task has at least one unit.
- */
-export function splitWorks(works: readonly StreamWork[], blocks: number): number[] {
-  const total = works.reduce((sum, { bytes }) => sum + bytes, 0);
-  let best: { splits: number[]; cost: number } | null = null;
-  for (const parts of [0.5, 1, 2, 3, 4, 6, 8]) {
-    const target = total / blocks / parts;
-    const splits = works.map(({ groups, units, bytes }) => {
-      const most = Math.max(1, Math.floor(units / STREAM_WARPS));
-      return Math.max(1, Math.min(most, Math.round(bytes / groups / target)));
-    });
-    const shared = splits.reduce((sum, each, i) => sum + (each > 1 ? each * works[i].groups : 0), 0);
-    const cost = busiest(works, splits, blocks);
-    if (shared <= MAX_SHARED_TASKS && (best === null || cost < best.cost)) best = { splits, cost };
-  }
-  return best?.splits ?? works.map(() => 1);
+/** A cut of some works: tasks per group are 2^shift; `perBlock` tasks to a block, one after another. */
+export interface StreamCut {
+  shifts: number[];
+  tasks: number;
+  perBlock: number;
+  blocks: number;
 }
 
-/** Bytes of the busiest block, when every block has an equal run of all tasks. */
-function busiest(works: readonly StreamWork[], splits: readonly number[], blocks: number): number {
-  const tasks = taskCount(works, splits);
-  const count = Math.min(blocks, tasks);
-  let [most, block, load, task] = [0, 0, 0, 0];
+/**
+ * The cut for at most `mostBlocks` blocks whose busiest block has least to do. Every warp of a task has at least one unit.
+ */
+export function cutWorks(works: readonly StreamWork[], mostBlocks: number): StreamCut {
+  const total = works.reduce((sum, { bytes }) => sum + bytes, 0);
+  let best: { cut: StreamCut; cost: number } | null = null;
+  for (const parts of [0, 1, 2, 4, 8]) {
+    const target = parts === 0 ? total : total / mostBlocks / parts;
+    const shifts = works.map(({ groups, units, bytes }) => {
+      const most = Math.floor(Math.log2(Math.max(1, units / STREAM_WARPS)));
+      return Math.max(0, Math.min(most, Math.round(Math.log2(bytes / groups / target))));
+    });
+    const shared = shifts.reduce((sum, shift, i) => sum + (shift > 0 ? works[i].groups << shift : 0), 0);
+    const cut = cutOf(works, shifts, mostBlocks);
+    const cost = busiest(works, cut);
+    if (shared <= MAX_SHARED_TASKS && (best === null || cost < best.cost)) best = { cut, cost };
+  }
+  return best!.cut;
+}
+
+function cutOf(works: readonly StreamWork[], shifts: number[], mostBlocks: number): StreamCut {
+  const tasks = works.reduce((sum, { groups }, i) => sum + (groups << shifts[i]), 0);
+  const perBlock = Math.ceil(tasks / mostBlocks);
+  return { shifts, tasks, perBlock, blocks: Math.ceil(tasks / perBlock) };
+}
+
+/** Bytes of the busiest block. */
+function busiest(works: readonly StreamWork[], { shifts, perBlock }: StreamCut): number {
+  let [most, load, task] = [0, 0, 0];
   works.forEach(({ groups, bytes }, i) => {
-    const each = bytes / groups / splits[i] + TASK_BYTES;
-    for (let n = groups * splits[i]; n > 0; n--) {
-      while (task >= Math.floor((tasks * (block + 1)) / count)) {
-        block++;
-        load = 0;
-      }
+    const each = bytes / groups / 2 ** shifts[i] + TASK_BYTES;
+    for (let n = groups << shifts[i]; n > 0; n--) {
+      if (task++ % perBlock === 0) load = 0;
       load += each;
       most = Math.max(most, load);
-      task++;
     }
   });
   return most;
@@ -135,11 +143,6 @@ export function quantizedRows(spec: ModelSpec, buffer: DeviceBuffer): QuantizedR
   return Object.fromEntries(parts) as Record<keyof QuantizedRows, DeviceBuffer>;
 }
 
-/** Tasks in all. */
-export function taskCount(works: readonly StreamWork[], splits: readonly number[]): number {
-  return works.reduce((sum, { groups }, i) => sum + groups * splits[i], 0);
-}
-
 /** True for models whose weights these kernels can all read, where `workInput` has room for a token's int8 rows. */
 export function canStream(model: CudaModelWeights, workInput: DeviceBuffer): boolean {
   const { spec, layers, head, outputHc } = model;
@@ -167,7 +170,7 @@ export function canStream(model: CudaModelWeights, workInput: DeviceBuffer): boo
     if (indexer) dense.push(indexer.proj, indexer.qB, indexer.compressor.kv, indexer.compressor.gate);
     const gated = [layer.gateShared, layer.upShared, layer.downShared];
     gated.push(layer.gateExps, layer.upExps, layer.downExps);
-    const wide = ({ cols, type }: DeviceMatrix) => !INT8_TYPES.has(type) || cols % 128 === 0;
+    const wide = ({ cols }: DeviceMatrix) => cols % 128 === 0;
     return (
       dense.every(({ matrix }) => wide(matrix)) &&
       isFn(layer.hcAttn.fn) &&

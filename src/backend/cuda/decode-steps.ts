@@ -2,15 +2,14 @@
 // They may start before the work ahead of them has ended, read weights, and wait where they need its results.
 import type { CudaContext } from "./context.ts";
 import {
+  cutWorks,
   pairWork,
   STREAM_PARTIAL_BYTES,
   STREAM_THREADS,
   type StreamWork,
-  splitWorks,
   stagedBytes,
   stagedTwiceBytes,
   tableBytes,
-  taskCount,
 } from "./decode-plans.ts";
 import {
   type DecodeDownArg,
@@ -39,7 +38,7 @@ const EXPERT_BLOCKS = 2;
 
 /** A product: what is left out is null. */
 export type StreamProduct = Pick<StreamProductArg, "matrix"> &
-  Partial<Omit<StreamProductArg, "splits" | "firstShare">>;
+  Partial<Omit<StreamProductArg, "splitShift" | "firstShare">>;
 
 /** What else a launch of products does. */
 export type StreamOptions = Partial<Omit<StreamProductsArg, "items">>;
@@ -83,28 +82,29 @@ function launchProducts(
 ): void {
   const works = products.map(({ matrix }) => pairWork(matrix));
   const most = DENSE_BLOCKS * ctx.device.multiprocessors;
-  const splits = splitWorks(works, most);
+  const { shifts, perBlock, blocks } = cutWorks(works, most);
   let firstShare = 0;
   const items = products.map((product, i) => {
-    const item = { ...NOTHING, ...product, splits: splits[i], firstShare };
-    if (splits[i] > 1) firstShare += works[i].groups * splits[i];
+    const item = { ...NOTHING, ...product, splitShift: shifts[i], firstShare };
+    if (shifts[i] > 0) firstShare += works[i].groups << shifts[i];
     return item;
   });
   const matrices = products.map(({ matrix }) => matrix);
   const tables = tableBytes(matrices);
   const staged = Math.max(...matrices.map((matrix) => stagedBytes(matrix)));
-  const tasks = taskCount(works, splits);
-  const blocks = Math.min(most, tasks) + (balance === null ? 0 : 1);
-  launch(ctx, "stream_products", blocks, STREAM_PARTIAL_BYTES + tables + staged, [
-    streamProductsStruct({ items, tail, balance, norm }),
-    ...[{ i32: tables }, { i32: tasks }],
-  ]);
+  launch(
+    ctx,
+    "stream_products",
+    blocks + (balance === null ? 0 : 1),
+    STREAM_PARTIAL_BYTES + tables + staged,
+    [streamProductsStruct({ items, tail, balance, norm }), ...[{ i32: tables }, { i32: perBlock }]],
+  );
 }
 
 /** Router, the choice of experts, and the shared expert's gate and up. */
 export function decodeRoute(
   ctx: CudaContext,
-  route: Omit<DecodeRouteArg, "routerSplits" | "sharedSplits" | "firstArrival">,
+  route: Omit<DecodeRouteArg, "routerShift" | "sharedShift">,
 ): void {
   const { router, sharedGate, sharedUp } = route;
   const gated = gatedWork(
@@ -114,12 +114,13 @@ export function decodeRoute(
   );
   const works = [pairWork(router), gated];
   const most = DENSE_BLOCKS * ctx.device.multiprocessors;
-  const [routerSplits, sharedSplits] = splitWorks(works, most);
+  const { shifts, tasks } = cutWorks(works, most);
+  const [routerShift, sharedShift] = shifts;
   const tables = tableBytes([router, sharedGate]);
   const sharedBytes = STREAM_PARTIAL_BYTES + 8 * route.experts + tables + stagedTwiceBytes(router.cols);
-  const blocks = Math.min(most, taskCount(works, [routerSplits, sharedSplits]));
+  const blocks = Math.min(most, tasks);
   launch(ctx, "decode_route", blocks + 1, sharedBytes, [
-    decodeRouteStruct({ ...route, routerSplits, sharedSplits, firstArrival: 0 }),
+    decodeRouteStruct({ ...route, routerShift, sharedShift }),
     { i32: tables },
   ]);
 }
@@ -132,24 +133,29 @@ function gatedWork(groups: number, { units }: StreamWork, bytes: number): Stream
 export function decodeUp(ctx: CudaContext, up: DecodeUpArg): void {
   const tables = tableBytes([up.gate]);
   const tasks = (up.used * up.gate.rows) / 16;
-  const blocks = Math.min(EXPERT_BLOCKS * ctx.device.multiprocessors, tasks);
+  const perBlock = Math.ceil(tasks / (EXPERT_BLOCKS * ctx.device.multiprocessors));
+  const blocks = Math.ceil(tasks / perBlock);
   const sharedBytes = STREAM_PARTIAL_BYTES + tables + stagedBytes(up.gate);
-  launch(ctx, "decode_up", blocks, sharedBytes, [decodeUpStruct(up), { i32: tables }]);
+  launch(ctx, "decode_up", blocks, sharedBytes, [
+    decodeUpStruct(up),
+    ...[{ i32: tables }, { i32: perBlock }],
+  ]);
 }
 
 /** Down of the chosen experts and the shared one, their weighted sum, and the write to the streams. */
-export function decodeDown(ctx: CudaContext, arg: Omit<DecodeDownArg, "splits" | "sharedSplits">): void {
+export function decodeDown(ctx: CudaContext, arg: Omit<DecodeDownArg, "shift" | "sharedShift">): void {
   const { down, sharedDown, used } = arg;
   const pair = pairWork(down);
   const works = [{ ...pair, units: used * pair.units, bytes: used * pair.bytes }, pairWork(sharedDown)];
   const most = EXPERT_BLOCKS * ctx.device.multiprocessors;
-  const [splits, sharedSplits] = splitWorks(works, most);
+  const { shifts, tasks } = cutWorks(works, most);
+  const [shift, sharedShift] = shifts;
   const tables = tableBytes([down, sharedDown]);
   const rows = stagedBytes(down, used);
   const sharedBytes = STREAM_PARTIAL_BYTES + tables + rows + stagedBytes(sharedDown);
-  const blocks = Math.min(most, taskCount(works, [splits, sharedSplits]));
+  const blocks = Math.min(most, tasks);
   launch(ctx, "decode_down", blocks, sharedBytes, [
-    decodeDownStruct({ ...arg, splits, sharedSplits }),
+    decodeDownStruct({ ...arg, shift, sharedShift }),
     { i32: tables },
     { i32: rows },
   ]);

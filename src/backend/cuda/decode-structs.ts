@@ -31,8 +31,8 @@ export interface StreamProductArg {
   outWeight: Addressed | null;
   /** Sums of squares of 32 results each, before `outWeight`. */
   outSquares: Addressed | null;
-  /** Tasks that share the columns of a pair of panels. */
-  splits: number;
+  /** 2^splitShift tasks share the columns of a pair of panels. */
+  splitShift: number;
   /** Where its shared sums begin. */
   firstShare: number;
 }
@@ -81,10 +81,9 @@ export interface DecodeRouteArg {
   weights: Addressed;
   flag: Addressed;
   sharedLimit: number;
-  routerSplits: number;
-  sharedSplits: number;
-  /** Of the counters that the experts' gate and up share. */
-  firstArrival: number;
+  /** Tasks per pair and per panel are 2^shift. */
+  routerShift: number;
+  sharedShift: number;
 }
 
 /** struct DecodeUp. */
@@ -110,8 +109,9 @@ export interface DecodeDownArg {
   ids: Addressed;
   weights: Addressed;
   used: number;
-  splits: number;
-  sharedSplits: number;
+  /** Tasks per pair of panels are 2^shift. */
+  shift: number;
+  sharedShift: number;
 }
 
 /** struct HyperJoin. */
@@ -185,7 +185,7 @@ export function streamProductsStruct({ items, tail: after, balance, norm }: Stre
       .address(item.outWeight)
       .address(item.outSquares);
     bytes.i32(quantized?.cols ?? 0).i32(quantized?.first ?? 0);
-    bytes.i32(item.splits).i32(item.firstShare);
+    bytes.i32(item.splitShift).i32(item.firstShare);
   }
   bytes.skip(PRODUCT_BYTES * (MOST_STREAM_PRODUCTS - items.length));
   join(tail(bytes, after), balance).address(norm?.squares ?? null);
@@ -208,7 +208,7 @@ export function decodeRouteStruct(r: DecodeRouteArg): KernelArg {
     .i32(0);
   join(bytes, r.balance).address(r.x).address(r.quantized).address(r.tokenIds).address(r.logits);
   bytes.address(r.sharedH).address(r.sharedQuantized).address(r.ids).address(r.weights).address(r.flag);
-  return bytes.f32(r.sharedLimit).i32(r.routerSplits).i32(r.sharedSplits).i32(r.firstArrival).arg();
+  return bytes.f32(r.sharedLimit).i32(r.routerShift).i32(r.sharedShift).i32(0).arg();
 }
 
 /** struct DecodeUp. */
@@ -222,7 +222,7 @@ export function decodeUpStruct(u: DecodeUpArg): KernelArg {
 export function decodeDownStruct(d: DecodeDownArg): KernelArg {
   const bytes = tail(new StructBytes(184).matrix(d.down).matrix(d.sharedDown), d.tail);
   bytes.address(d.h).address(d.sharedH).address(d.ids).address(d.weights);
-  return bytes.i32(d.used).i32(d.splits).i32(d.sharedSplits).i32(0).arg();
+  return bytes.i32(d.used).i32(d.shift).i32(d.sharedShift).i32(0).arg();
 }
 
 /** struct HyperJoin. */

@@ -3,6 +3,9 @@ import { assert } from "../../core/errors.ts";
 import type { Addressed, KernelArg } from "./kernel-args.ts";
 import type { DeviceMatrix } from "./matrix.ts";
 
+/** kPanelRows of cpu/packed_layout.h. */
+const PANEL_ROWS = 16;
+
 /** Most matrices of one launch. */
 export const MAX_PRODUCTS = 8;
 
@@ -133,7 +136,8 @@ export class StructBytes {
   }
 
   matrix({ buffer, sliceBytes, type, rows, cols }: DeviceMatrix): this {
-    return this.address(buffer).i64(sliceBytes).i32(type).i32(rows).i32(cols).i32(0);
+    const panelBytes = sliceBytes / Math.ceil(rows / PANEL_ROWS);
+    return this.address(buffer).i64(sliceBytes).i32(type).i32(rows).i32(cols).i32(panelBytes);
   }
 
   input({ x, quantized, rows, cols }: InputArg): this {
