@@ -13,6 +13,21 @@ typedef int CUresult, CUdevice, CUdevice_attribute, CUfunction_attribute, CUstre
 typedef unsigned long long CUdeviceptr, cuuint64_t;
 typedef unsigned int cuuint32_t;
 typedef struct Opaque *CUcontext, *CUstream, *CUevent, *CUmodule, *CUfunction, *CUgraph, *CUgraphExec;
+typedef struct {
+  int id;
+  char pad[4];
+  union {
+    char pad[64];
+    int programmaticStreamSerializationAllowed;
+  } value;
+} CUlaunchAttribute;
+typedef struct {
+  unsigned int gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes;
+  CUstream hStream;
+  CUlaunchAttribute* attrs;
+  unsigned int numAttrs;
+} CUlaunchConfig;
+#define CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION 6
 #endif
 
 #define CUDA_SUCCESS_ 0
