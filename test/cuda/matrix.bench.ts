@@ -1,6 +1,4 @@
-// How fast the matrix kernels are: median time of calls over rotating weights that do not fit in the cache, beside a
-// device copy measured in the same run.
-import { DeviceMemory } from "../../src/backend/cuda/device-memory.ts";
+// How fast the matrix kernels are, over rotating weights that do not fit in the cache.
 import { expertsDown, expertsUp, groupByExpert } from "../../src/backend/cuda/expert-products.ts";
 import type { DeviceMatrix } from "../../src/backend/cuda/matrix.ts";
 import { expertGroupsBytes, quantizedInputBytes } from "../../src/backend/cuda/matrix-plans.ts";
@@ -9,57 +7,12 @@ import { type GgmlType, ggmlType, rowBytes } from "../../src/blocks/ggml-types.t
 import { PACKABLE_TYPES } from "../native/random-blocks.ts";
 import { gaussianValues } from "../random-values.ts";
 import type { CheckBench } from "./kernel-check.ts";
+import type { BenchRow, Meter } from "./meter.ts";
 import { randomMatrix } from "./random-matrix.ts";
 
-/** One measurement. */
-export interface BenchRow {
-  name: string;
-  milliseconds: number;
-  /** Weights read once; for a copy, bytes read and written. */
-  gigabytesPerSecond: number;
-  teraflops: number;
-  /** Of the copy's bytes per second. */
-  copyShare: number;
-}
-
 const COPIES_BYTES = 256 * 2 ** 20;
-const RUNS = 11;
-const CALLS = 8;
-
-/** Device, and a long copy that keeps it busy while the host queues what is measured: launch gaps stay out. */
-interface Meter {
-  bench: CheckBench;
-  copy: BenchRow;
-  delay: () => void;
-}
-
-/** Median over runs of eight calls in a row, per call. */
-function medianMs({ bench, delay }: Omit<Meter, "copy">, call: (turn: number) => void): number {
-  const { driver, handle } = bench.ctx.stream;
-  const [from, to] = [driver.createEvent(), driver.createEvent()];
-  const times: number[] = [];
-  for (let run = 0; run < RUNS + 2; run++) {
-    delay();
-    driver.recordEvent(from, handle);
-    for (let i = 0; i < CALLS; i++) call(run * CALLS + i);
-    driver.recordEvent(to, handle);
-    driver.synchronizeEvent(to);
-    if (run >= 2) times.push(driver.elapsedMs(from, to) / CALLS);
-  }
-  driver.destroyEvent(from);
-  driver.destroyEvent(to);
-  return times.sort((a, b) => a - b)[Math.floor(times.length / 2)];
-}
-
-function startMeter(bench: CheckBench, memory: DeviceMemory): Meter {
-  const bytes = 2 ** 30;
-  const [from, to] = [memory.allocate("from", bytes), memory.allocate("to", bytes)];
-  const delay = () => bench.ctx.stream.copy(to, from);
-  const milliseconds = medianMs({ bench, delay }, delay);
-  const gigabytesPerSecond = (2 * bytes) / milliseconds / 1e6;
-  const copy = { name: "device copy", milliseconds, gigabytesPerSecond, teraflops: 0, copyShare: 1 };
-  return { bench, copy, delay };
-}
+/** Formats whose products are float ones. */
+const FLOAT_TYPES: readonly GgmlType[] = ["F32", "F16", "BF16", "MXFP4"];
 
 /** The same random bytes in `slices` slices: what is measured does not depend on them. */
 function repeatedMatrix(
@@ -75,19 +28,6 @@ function repeatedMatrix(
     bench.ctx.stream.copy(buffer.slice(slice * sliceBytes, sliceBytes), one.device.buffer);
   }
   return { ...one.device, slices, buffer };
-}
-
-interface Work {
-  name: string;
-  bytes: number;
-  flops: number;
-}
-
-function row(work: Work, milliseconds: number, { copy }: Meter): BenchRow {
-  const gigabytesPerSecond = work.bytes / milliseconds / 1e6;
-  const teraflops = work.flops / milliseconds / 1e9;
-  const copyShare = gigabytesPerSecond / copy.gigabytesPerSecond;
-  return { name: work.name, milliseconds, gigabytesPerSecond, teraflops, copyShare };
 }
 
 function measureDense(
@@ -112,8 +52,9 @@ function measureDense(
     const input = { buffer: bench.room(quantizedInputBytes(tokens, cols)) };
     const call = (turn: number) =>
       multiply(bench.ctx, tokens, x, cols, [parts[turn % parts.length]], [out], input);
-    const work = { name: `${type} [${rows}, ${cols}] x ${tokens}`, bytes, flops: 2 * tokens * rows * cols };
-    return row(work, medianMs(meter, call), meter);
+    const products = FLOAT_TYPES.includes(type) ? "float16" : "int8";
+    const name = `${type} [${rows}, ${cols}] x ${tokens}`;
+    return meter.measure({ name, bytes, flops: 2 * tokens * rows * cols, products }, call);
   });
 }
 
@@ -153,58 +94,36 @@ function measureExperts(meter: Meter, up: GgmlType, down: GgmlType): BenchRow[] 
       down: { bytes: bytesOf(down, active) + bytesOf("Q8_0", 1), flops: 2 * tokens * (used + 1) * values },
     };
     const name = `experts ${up}/${down} x ${tokens}`;
-    const groupMs = medianMs(meter, group);
-    const upMs = medianMs(meter, (turn) => {
+    const groupMs = meter.medianMs(group);
+    const upMs = meter.medianMs((turn) => {
       group(turn);
       goUp(turn);
     });
-    const downMs = medianMs(meter, goDown);
+    const products = "int8";
     return [
-      row({ name: `${name} grouping`, bytes: 0, flops: 0 }, groupMs, meter),
-      row({ name: `${name} up`, ...works.up }, upMs - groupMs, meter),
-      row({ name: `${name} down`, ...works.down }, downMs, meter),
+      meter.row({ name: `${name} grouping`, bytes: 0, flops: 0 }, groupMs),
+      meter.row({ name: `${name} up`, ...works.up, products }, upMs - groupMs),
+      meter.measure({ name: `${name} down`, ...works.down, products }, goDown),
     ];
   });
 }
 
-/** All measurements; `freed` is called between them to free the bench's device memory. */
-export function measureMatrices(bench: CheckBench, freed: () => void): BenchRow[] {
-  const memory = new DeviceMemory(bench.ctx.stream.driver);
-  try {
-    const meter = startMeter(bench, memory);
-    const rows = [meter.copy];
-    const dense = (type: GgmlType, shape: readonly [number, number], tokens: readonly number[]) => {
-      rows.push(...measureDense(meter, type, shape, tokens));
-      freed();
-    };
-    for (const type of PACKABLE_TYPES) dense(type, [4096, 4096], [1, 8, 16, 64, 512, 2048]);
-    dense("Q8_0", [32768, 1024], [1, 2048]);
-    dense("Q8_0", [4096, 8192], [1, 2048]);
-    dense("Q8_0", [1024, 4096], [1, 2048]);
-    dense("Q8_0", [129_280, 4096], [1]);
-    dense("F16", [24, 16_384], [1, 2048]);
-    rows.push(...measureExperts(meter, "IQ2_XXS", "Q2_K"));
+/** Products of matrices. `freed` is called between measurements to free the bench's device memory. */
+export function measureMatrices(meter: Meter, freed: () => void): BenchRow[] {
+  const rows: BenchRow[] = [];
+  const dense = (type: GgmlType, shape: readonly [number, number], tokens: readonly number[]) => {
+    rows.push(...measureDense(meter, type, shape, tokens));
     freed();
-    rows.push(...measureExperts(meter, "Q4_K", "Q4_K"));
-    freed();
-    return rows;
-  } finally {
-    memory.close();
-  }
-}
-
-/** The table as text. */
-export function benchTable(rows: readonly BenchRow[]): string {
-  const width = Math.max(...rows.map(({ name }) => name.length));
-  return rows
-    .map(({ name, milliseconds, gigabytesPerSecond, teraflops, copyShare }) =>
-      [
-        name.padEnd(width),
-        `${(milliseconds * 1000).toFixed(1).padStart(9)} us`,
-        `${gigabytesPerSecond.toFixed(0).padStart(6)} GB/s`,
-        `${(copyShare * 100).toFixed(0).padStart(4)} % of copy`,
-        `${teraflops.toFixed(1).padStart(7)} TFLOP/s`,
-      ].join("  "),
-    )
-    .join("\n");
+  };
+  for (const type of PACKABLE_TYPES) dense(type, [4096, 4096], [1, 8, 16, 64, 512, 2048]);
+  dense("Q8_0", [32_768, 1024], [1, 2048]);
+  dense("Q8_0", [4096, 8192], [1, 2048]);
+  dense("Q8_0", [1024, 4096], [1, 2048]);
+  dense("Q8_0", [129_280, 4096], [1]);
+  dense("F16", [24, 16_384], [1, 2048]);
+  rows.push(...measureExperts(meter, "IQ2_XXS", "Q2_K"));
+  freed();
+  rows.push(...measureExperts(meter, "Q4_K", "Q4_K"));
+  freed();
+  return rows;
 }
