@@ -2,11 +2,11 @@
 // The result, build/cuda/ds4.fatbin, is one fatbin per source file, one after another (they say how long they are), so
 // that files compile side by side and their helpers need no global names. build/cuda/resources.txt lists registers,
 // spills and shared memory of every kernel on every architecture.
-import { spawn, spawnSync } from "node:child_process";
 import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
+import { compile, findCompiler, newestHeaderMs, resourceRows, resourceText } from "./nvcc.mjs";
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const SOURCES = join(root, "native", "cuda");
@@ -27,90 +27,11 @@ const { values } = parseArgs({
   },
 });
 
-/** nvcc from PATH or the toolkit's usual place, or null. */
-function findCompiler() {
-  const candidates = [process.env.NVCC, "nvcc", "/usr/local/cuda/bin/nvcc"].filter((each) => each);
-  return candidates.find((each) => spawnSync(each, ["--version"]).status === 0) ?? null;
-}
-
 function codeFlags(architectures, withForward) {
   const real = architectures.flatMap((arch) => ["-gencode", `arch=compute_${arch},code=sm_${arch}`]);
   if (!withForward) return real;
   const forward = `arch=compute_${FORWARD_ARCHITECTURE},code=compute_${FORWARD_ARCHITECTURE}`;
   return [...real, "-gencode", forward];
-}
-
-function newestHeaderMs() {
-  const folders = [SOURCES, join(root, "native", "common")];
-  const headers = folders.flatMap((folder) =>
-    readdirSync(folder)
-      .filter((name) => /\.(h|cuh)$/.test(name))
-      .map((name) => statSync(join(folder, name)).mtimeMs),
-  );
-  return Math.max(0, statSync(fileURLToPath(import.meta.url)).mtimeMs, ...headers);
-}
-
-/** Runs nvcc; resolves to its messages. */
-function compile(compiler, args) {
-  return new Promise((resolve, reject) => {
-    const child = spawn(compiler, args, { stdio: ["ignore", "pipe", "pipe"] });
-    let text = "";
-    for (const stream of [child.stdout, child.stderr]) {
-      stream.on("data", (data) => {
-        text += data;
-      });
-    }
-    child.on("error", reject);
-    child.on("close", (code) =>
-      code === 0 ? resolve(text) : reject(new Error(text || `exit code ${code}`)),
-    );
-  });
-}
-
-/** Kernel, architecture and figures out of ptxas's messages. */
-function resourceRows(file, messages) {
-  const rows = [];
-  let current;
-  for (const line of messages.split("\n")) {
-    const entry = /Compiling entry function '(.+)' for '(.+)'/.exec(line);
-    if (entry) {
-      current = {
-        file,
-        kernel: entry[1],
-        arch: entry[2],
-        registers: 0,
-        spillBytes: 0,
-        sharedBytes: 0,
-        stackBytes: 0,
-      };
-      rows.push(current);
-    }
-    const frame = /(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads/.exec(line);
-    // A frame is reported for device functions too; those of kernels follow their entry.
-    if (frame && current && current.registers === 0) {
-      current.stackBytes = Number(frame[1]);
-      current.spillBytes = Number(frame[2]) + Number(frame[3]);
-    }
-    const used = /Used (\d+) registers/.exec(line);
-    if (used && current && current.registers === 0) {
-      current.registers = Number(used[1]);
-      current.sharedBytes = Number(/(\d+) bytes smem/.exec(line)?.[1] ?? 0);
-    }
-  }
-  return rows;
-}
-
-function resourceText(rows) {
-  const head = ["kernel", "arch", "registers", "spilled bytes", "stack bytes", "static shared bytes"];
-  const lines = rows
-    .sort((a, b) => a.kernel.localeCompare(b.kernel) || a.arch.localeCompare(b.arch, "en", { numeric: true }))
-    .map((row) =>
-      [row.kernel, row.arch, row.registers, row.spillBytes, row.stackBytes, row.sharedBytes].map(String),
-    );
-  const widths = head.map((title, i) => Math.max(title.length, ...lines.map((line) => line[i].length)));
-  const format = (cells) =>
-    cells.map((cell, i) => (i < 2 ? cell.padEnd(widths[i]) : cell.padStart(widths[i]))).join("  ");
-  return `${[head, ...lines].map(format).join("\n")}\n`;
 }
 
 async function main() {
@@ -143,7 +64,7 @@ async function main() {
     return;
   }
   mkdirSync(objects, { recursive: true });
-  const headersMs = newestHeaderMs();
+  const headersMs = Math.max(newestHeaderMs(), statSync(fileURLToPath(import.meta.url)).mtimeMs);
   const waiting = [...jobs];
   const worker = async () => {
     for (let job = waiting.shift(); job !== undefined; job = waiting.shift())
