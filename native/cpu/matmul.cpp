@@ -45,6 +45,22 @@ void store(const MatmulJob& job, int64_t panel, int64_t first, int count, const 
   }
 }
 
+// Two panels in one go; false when there is no such path.
+bool runPair(const MatmulJob& job, int64_t panel, const KernelSet& set) {
+  const PackedMatrix& weight = *job.weight;
+  if (set.pairTimesRows == nullptr || job.count > kDirectRows || usesFloatInput(weight.type)) return false;
+  const size_t panelBytes = static_cast<size_t>(kPanelRows) * fileRowBytes(weight.type, weight.cols);
+  const uint8_t* data = weight.data + job.slice * weight.sliceBytes + static_cast<size_t>(panel) * panelBytes;
+  const int count = static_cast<int>(job.count);
+  IntRow rows[kDirectRows];
+  for (int r = 0; r < count; r++) rows[r] = intRow(*job.input, weight.type, inputRow(job, r));
+  alignas(64) float sums[2 * kDirectRows][kPanelRows];
+  if (!set.pairTimesRows(weight.type, data, panelBytes, weight.cols, rows, count, sums)) return false;
+  store(job, panel, 0, count, sums);
+  store(job, panel + 1, 0, count, sums + count);
+  return true;
+}
+
 void runPanel(const MatmulJob& job, int64_t panel, const KernelSet& set) {
   const PackedMatrix& weight = *job.weight;
   const PreparedInput& input = *job.input;
@@ -54,11 +70,15 @@ void runPanel(const MatmulJob& job, int64_t panel, const KernelSet& set) {
   alignas(64) float sums[kRowsPerPass][kPanelRows];
   IntRow intRows[kRowsPerPass];
   const float* floatRows[kRowsPerPass];
-  if (job.count == 1) {
-    const int64_t row = inputRow(job, 0);
-    const IntRow view = isFloat ? IntRow{} : intRow(input, weight.type, row);
-    if (set.panelTimesRow(weight.type, data, weight.cols, view, input.x + row * input.stride, sums[0])) {
-      return store(job, panel, 0, 1, sums);
+  if (job.count <= kDirectRows) {
+    const int count = static_cast<int>(job.count);
+    for (int r = 0; r < count; r++) {
+      const int64_t row = inputRow(job, r);
+      if (!isFloat) intRows[r] = intRow(input, weight.type, row);
+      floatRows[r] = input.x + row * input.stride;
+    }
+    if (set.panelTimesRows(weight.type, data, weight.cols, intRows, floatRows, count, sums)) {
+      return store(job, panel, 0, count, sums);
     }
   }
   union {
@@ -136,7 +156,9 @@ void runMatmuls(const MatmulJob* jobs, size_t jobCount, ThreadPool& pool) {
   const std::vector<Task>& all = tasks;
   pool.run(static_cast<int64_t>(all.size()), [&all, &set](int64_t index, int) {
     const Task& task = all[index];
-    for (int64_t panel = task.panelBegin; panel < task.panelEnd; panel++) runPanel(*task.job, panel, set);
+    int64_t panel = task.panelBegin;
+    while (panel + 2 <= task.panelEnd && runPair(*task.job, panel, set)) panel += 2;
+    for (; panel < task.panelEnd; panel++) runPanel(*task.job, panel, set);
   });
 }
 

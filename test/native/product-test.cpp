@@ -194,7 +194,7 @@ void testProducts(Report& report) {
     if (block == 1) widths.insert(widths.end(), {1, 3, 37, 290});
     for (const int64_t cols : widths) {
       for (const int64_t rows : {1, 16, 23, 50}) {
-        for (const int64_t count : {1, 2, 3, 7, 13}) testMatrix(report, kind, rows, cols, count, random);
+        for (const int64_t count : {1, 2, 3, 4, 5, 6, 7, 8, 13}) testMatrix(report, kind, rows, cols, count, random);
       }
     }
     testNotFinite(report, kind, random);

@@ -177,11 +177,11 @@ void dotFloat(const FloatTile& tile, int cols, const float* const* rows, int cou
 
 void avx2DecodeInt(TensorType type, const uint8_t* panel, int64_t cols, int64_t colBegin, int count, IntTile& tile);
 void avx2DecodeFloat(TensorType type, const uint8_t* panel, int64_t cols, int64_t colBegin, int count, FloatTile& tile);
-bool avx2PanelTimesRow(TensorType type, const uint8_t* panel, int64_t cols, const IntRow& row, const float* x,
-                       float* out);
+bool avx2PanelTimesRows(TensorType type, const uint8_t* panel, int64_t cols, const IntRow* rows, const float* const* xs,
+                        int count, float (*outs)[kPanelRows]);
 
 const KernelSet* avx2Kernels() {
-  static const KernelSet set = {"avx2", dotInt, dotFloat, avx2DecodeInt, avx2DecodeFloat, avx2PanelTimesRow};
+  static const KernelSet set = {"avx2", dotInt, dotFloat, avx2DecodeInt, avx2DecodeFloat, avx2PanelTimesRows};
   return &set;
 }
 

@@ -227,8 +227,12 @@ inline void rowPlain(const uint8_t* panel, int64_t cols, const float* x, Load lo
 
 }  // namespace
 
-bool avx2PanelTimesRow(TensorType type, const uint8_t* panel, int64_t cols, const IntRow& row, const float* x,
-                       float* out) {
+bool avx2PanelTimesRows(TensorType type, const uint8_t* panel, int64_t cols, const IntRow* rows, const float* const* xs,
+                        int count, float (*outs)[kPanelRows]) {
+  if (count != 1) return false;
+  const IntRow& row = *rows;
+  const float* x = *xs;
+  float* out = *outs;
   // Lambdas and not function names: a pointer to a function would be called for every register.
   const auto floats = [](const uint8_t* from) { return _mm256_loadu_ps(reinterpret_cast<const float*>(from)); };
   const auto halves = [](const uint8_t* from) { return loadHalves(from); };

@@ -190,11 +190,14 @@ void decodeFloat(TensorType type, const uint8_t* panel, int64_t cols, int64_t co
 
 }  // namespace
 
-bool avx512PanelTimesRow(TensorType type, const uint8_t* panel, int64_t cols, const IntRow& row, const float* x,
-                         float* out);
+bool avx512PanelTimesRows(TensorType type, const uint8_t* panel, int64_t cols, const IntRow* rows,
+                          const float* const* x, int count, float (*out)[kPanelRows]);
+bool avx512PairTimesRows(TensorType type, const uint8_t* panel, size_t panelBytes, int64_t cols, const IntRow* rows,
+                         int count, float (*out)[kPanelRows]);
 
 const KernelSet* avx512Kernels() {
-  static const KernelSet set = {"avx512", dotInt, dotFloat, decodeInt, decodeFloat, avx512PanelTimesRow};
+  static const KernelSet set = {"avx512",    dotInt,      dotFloat, decodeInt,
+                                decodeFloat, avx512PanelTimesRows, avx512PairTimesRows};
   return &set;
 }
 

@@ -39,7 +39,9 @@ void dotFloat(const FloatTile& tile, int cols, const float* const* rows, int cou
   }
 }
 
-bool noPanelPath(TensorType, const uint8_t*, int64_t, const IntRow&, const float*, float*) { return false; }
+bool noPanelPath(TensorType, const uint8_t*, int64_t, const IntRow*, const float* const*, int, float (*)[kPanelRows]) {
+  return false;
+}
 
 }  // namespace
 

@@ -19,6 +19,9 @@ struct IntRow {
   const int32_t* offsets;   // per 32 columns, -offset * sum, for the weight type at hand; null when its offset is 0
 };
 
+/// Most rows of `panelTimesRows`.
+constexpr int kDirectRows = 8;
+
 /// Within a set, every function adds up a row in the same order, so that an answer does not depend on what is computed
 /// beside it: per 32 columns the scaled sum of whole numbers, then the minima; floats column by column (on AVX: even
 /// and odd columns apart, joined every 256).
@@ -31,9 +34,14 @@ struct KernelSet {
   /// Decoders for tiles; the portable ones where a set has no better.
   void (*decodeInt)(TensorType type, const uint8_t* panel, int64_t cols, int64_t colBegin, int count, IntTile& tile);
   void (*decodeFloat)(TensorType type, const uint8_t* panel, int64_t cols, int64_t colBegin, int count, FloatTile& tile);
-  /// One row against a whole panel without a tile in between; false when the type has no such path.
-  bool (*panelTimesRow)(TensorType type, const uint8_t* panel, int64_t cols, const IntRow& row, const float* x,
-                        float* out);
+  /// A few rows against a whole panel without a tile in between; false when there is no such path for the type and the
+  /// count, at most `kDirectRows`. `rows` for products of whole numbers, `x` for those of floats.
+  bool (*panelTimesRows)(TensorType type, const uint8_t* panel, int64_t cols, const IntRow* rows, const float* const* x,
+                         int count, float (*out)[kPanelRows]);
+  /// The same for two neighbouring panels, the second `panelBytes` further on: out[p * count + r]. Null where a set has
+  /// none; false as above.
+  bool (*pairTimesRows)(TensorType type, const uint8_t* panel, size_t panelBytes, int64_t cols, const IntRow* rows,
+                        int count, float (*out)[kPanelRows]) = nullptr;
 };
 
 const KernelSet* genericKernels();

@@ -122,11 +122,11 @@ void dotFloat(const FloatTile& tile, int cols, const float* const* rows, int cou
 
 void neonDecodeInt(TensorType type, const uint8_t* panel, int64_t cols, int64_t colBegin, int count, IntTile& tile);
 void neonDecodeFloat(TensorType type, const uint8_t* panel, int64_t cols, int64_t colBegin, int count, FloatTile& tile);
-bool neonPanelTimesRow(TensorType type, const uint8_t* panel, int64_t cols, const IntRow& row, const float* x,
-                       float* out);
+bool neonPanelTimesRows(TensorType type, const uint8_t* panel, int64_t cols, const IntRow* rows, const float* const* xs,
+                        int count, float (*outs)[kPanelRows]);
 
 const KernelSet* neonKernels() {
-  static const KernelSet set = {"neon", dotInt, dotFloat, neonDecodeInt, neonDecodeFloat, neonPanelTimesRow};
+  static const KernelSet set = {"neon", dotInt, dotFloat, neonDecodeInt, neonDecodeFloat, neonPanelTimesRows};
   return &set;
 }
 

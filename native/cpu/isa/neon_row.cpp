@@ -168,8 +168,12 @@ Floats rowPlain(const uint8_t* panel, int64_t cols, int columnBytes, const float
 
 }  // namespace
 
-bool neonPanelTimesRow(TensorType type, const uint8_t* panel, int64_t cols, const IntRow& row, const float* x,
-                       float* out) {
+bool neonPanelTimesRows(TensorType type, const uint8_t* panel, int64_t cols, const IntRow* rows, const float* const* xs,
+                        int count, float (*outs)[kPanelRows]) {
+  if (count != 1) return false;
+  const IntRow& row = *rows;
+  const float* x = *xs;
+  float* out = *outs;
   // Lambdas and not function names: a pointer to a function would be called for every column.
   const auto floats = [](const uint8_t* from) { return loadFloats(from); };
   const auto halves = [](const uint8_t* from) { return loadHalves(from); };
