@@ -1,6 +1,6 @@
 // Requests in the form of Open WebUI's, from its public source: the program itself is not run here.
 import { expect, it } from "vitest";
-import { sseData, testServer } from "../fixtures/test-server.ts";
+import { type Json, sseData, testServer } from "../fixtures/test-server.ts";
 
 const headers = {
   authorization: "Bearer sk-test",
@@ -44,7 +44,7 @@ it("serves its OpenAI connection: the list, a chat, a title", async () => {
   expect(chunks.at(-2).usage).toMatchObject({ prompt_tokens_details: { cached_tokens: 2 } });
   expect(chunks.at(-1)).toBe("[DONE]");
   const title = { model: "nano", messages: [{ role: "user", content: "Title?" }], stream: false };
-  const answer = await (
+  const answer: Json = await (
     await post("/v1/chat/completions", { ...title, max_completion_tokens: 1000 }, headers)
   ).json();
   expect(answer.choices[0].message).toMatchObject({ content: "Hello!", reasoning_content: "Hm" });
@@ -53,7 +53,7 @@ it("serves its OpenAI connection: the list, a chat, a title", async () => {
 it("serves its Ollama connection: version, lists, a chat, and errors as text", async () => {
   const { app, post } = server();
   expect(await (await app.request("/api/version", { headers })).json()).toHaveProperty("version");
-  const [tags, running] = await Promise.all(
+  const [tags, running]: Json[] = await Promise.all(
     ["/api/tags", "/api/ps"].map(async (path) => (await app.request(path, { headers })).json()),
   );
   expect(tags.models[0].model).toBe("nano");
