@@ -65,9 +65,39 @@ describe("framing and slow clients (case 92)", () => {
     ["length and chunked", `${head}Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n`],
     ["bare line feeds", "POST /v1/chat/completions HTTP/1.1\nHost: localhost\nContent-Length: 2\n\n{}"],
     ["a space before the colon", `${head}Content-Length : 2\r\n\r\n{}`],
+    ["a signed length", `${head}Content-Length: +2\r\n\r\n{}`],
+    ["a list of lengths", `${head}Content-Length: 2, 2\r\n\r\n{}`],
+    ["a coding that is none", `${head}Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n`],
+    ["chunked, but not last", `${head}Transfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n`],
+    ["chunked twice", `${head}Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n0\r\n\r\n`],
+    ["a folded header", `${head}X-A: 1\r\n Content-Length: 2\r\nContent-Length: 2\r\n\r\n{}`],
+    ["a zero byte in a header", `${head}X-A: 1\u00002\r\nContent-Length: 2\r\n\r\n{}`],
+    ["no host", "POST /v1/chat/completions HTTP/1.1\r\nContent-Length: 2\r\n\r\n{}"],
   ])("refuses %s", async (_, request) => {
     const { http, source } = await open();
     expect(await raw(http.port, request)).toMatch(/^HTTP\/1\.1 400 /);
+    expect(source.requests).toHaveLength(0);
+  });
+
+  it("reads a broken chunk size as no request, and nothing behind it", async () => {
+    const { http, source } = await open();
+    const hidden = `${head}Content-Length: ${body().length}\r\n\r\n${body()}`;
+    const answer = await raw(
+      http.port,
+      `${head}Transfer-Encoding: chunked\r\n\r\n2x\r\n{}\r\n0\r\n\r\n${hidden}`,
+    );
+    expect(answer.match(/HTTP\/1\.1 \d+/g)).toEqual(["HTTP/1.1 400"]);
+    expect(source.requests).toHaveLength(0);
+  });
+
+  it("forgets a request that is cut off in its body, without a word of an internal error", async () => {
+    const { http, source, lines } = await open();
+    const socket = connect(http.port, "127.0.0.1");
+    socket.write(`${head}Content-Length: ${body().length}\r\n\r\n${body().slice(0, -5)}`);
+    await sleep(100);
+    socket.resetAndDestroy();
+    await until(() => lines.some((line) => / 499 /.test(line)));
+    expect(lines.join("\n")).not.toContain("internal error");
     expect(source.requests).toHaveLength(0);
   });
 
@@ -182,7 +212,7 @@ describe("clients that leave", () => {
 
   it("a slow reader holds back the script, not the other way round", async () => {
     const text = "x".repeat(16_384);
-    const server = await open({ scripts: [{ tokens: [text], isEndless: true }] });
+    const server = await open({ scripts: [{ tokens: [text], isEndless: true }], model: { concurrency: 2 } });
     const socket = connect(server.http.port, "127.0.0.1");
     const request = body({ stream: true });
     socket.write(
@@ -198,6 +228,10 @@ describe("clients that leave", () => {
       return isStill;
     }, 400);
     expect(made).toBeLessThan(4000);
+    // Others go on meanwhile.
+    server.source.play({ tokens: ["</think>", "fine"] });
+    const other = await (await post(server, "/v1/chat/completions", { stream: true })).text();
+    expect(other).toContain("fine");
     socket.destroy();
     await until(() => server.source.running === 0);
   });

@@ -66,6 +66,14 @@ it(
     expect(growth).toBeLessThan(GROWTH_LIMIT);
     expect(after.handles).toBeLessThanOrEqual(cold.handles);
     expect(after.threads).toBeLessThanOrEqual(cold.threads);
+    const memory = (name: string, region: string) => metrics.get(`ds4_${name}{region="${region}"}`)!;
+    for (const region of ["weights", "kv_slots", "kv_checkpoints", "scratch"]) {
+      expect(memory("memory_bytes", region), region).toBeGreaterThan(0);
+      expect(memory("memory_bytes", region), region).toBeLessThanOrEqual(
+        memory("memory_planned_bytes", region),
+      );
+    }
+    expect(memory("memory_bytes", "weights")).toBe(memory("memory_planned_bytes", "weights"));
     const zero = [
       "ds4_answers_running",
       "ds4_answers_queued",
