@@ -7,7 +7,8 @@ import type { GgufFile } from "../gguf/gguf-file.ts";
 import { type Machine, withFreed } from "../machine/machine.ts";
 import { bindModel } from "../model/weights.ts";
 import { planMemory, regionBytes } from "../plan/memory-plan.ts";
-import { alternativesTo, preflight, runOptions } from "./preflight.ts";
+import { reserveBytes } from "../plan/overhead-regions.ts";
+import { alternativesTo, defaultCheckpointBytes, preflight, runOptions } from "./preflight.ts";
 
 /** A host with this much to be had, of 64 GiB. */
 function host(availableBytes: number): Machine {
@@ -83,4 +84,14 @@ test("published files of the same shape are offered, smaller ones only", () => {
   expect(aliases("ds4f-q4")).toEqual(["ds4f-q2-q4", "ds4f-q2"]);
   expect(aliases("ds4f-q2")).toEqual([]);
   expect(alternativesTo(bindModel(tinyModel()))).toEqual([]);
+});
+
+test("checkpoints take a quarter of what is free beside the reserve, and the run then still fits", () => {
+  const reserve = reserveBytes(64 * GIB);
+  const spare = (spareBytes: number) => host(needBytes + reserve + spareBytes);
+  expect(defaultCheckpointBytes(headerOnly(), demand, spare(400 * MIB))).toBe(100 * MIB);
+  expect(defaultCheckpointBytes(headerOnly(), demand, spare(50 * GIB))).toBe(2 * GIB);
+  expect(defaultCheckpointBytes(headerOnly(), demand, spare(-1))).toBe(0);
+  const checkpointBytes = defaultCheckpointBytes(headerOnly(), demand, spare(400 * MIB));
+  expect(preflight(headerOnly(), { ...demand, checkpointBytes }, spare(400 * MIB))).toEqual([]);
 });

@@ -5,6 +5,7 @@ import { modelTensors } from "../convert/model-shape.ts";
 import { PUBLISHED_ALIASES, publishedModel } from "../convert/published-models.ts";
 import { MemoryError } from "../core/errors.ts";
 import type { KvType } from "../core/kv-type.ts";
+import { GIB, MIB } from "../core/units.ts";
 import type { GgufFile } from "../gguf/gguf-file.ts";
 import { type Machine, withFreed } from "../machine/machine.ts";
 import { probeMachine } from "../machine/probe.ts";
@@ -93,6 +94,24 @@ export function planFits(file: GgufFile, demand: RunDemand, machine: Machine): b
   const model = bindModel(file);
   const plan = planMemory(file.name, model, runOptions(model.spec, demand), machine);
   return checkFits(plan, machine).verdict !== "refused";
+}
+
+/** Most memory for checkpoints that nobody asked for: about a hundred of a long conversation with V4-Flash. */
+const MOST_DEFAULT_CHECKPOINT_BYTES = 2 * GIB;
+
+/** Memory for checkpoints when none is asked for: a quarter of what the run leaves free beside the reserve. */
+export function defaultCheckpointBytes(
+  file: GgufFile,
+  demand: RunDemand,
+  machine: Machine = machineForRun(demand.backend),
+): number {
+  const model = bindModel(file);
+  const options = runOptions(model.spec, { ...demand, checkpointBytes: 0 });
+  const plan = planMemory(file.name, model, options, machine);
+  const { host } = planPools(demand.backend, machine);
+  const fit = checkFits(plan, machine).pools.find(({ pool }) => pool === host.id);
+  const spareBytes = fit === undefined ? 0 : fit.marginBytes - fit.reserveBytes;
+  return Math.min(MOST_DEFAULT_CHECKPOINT_BYTES, Math.max(0, Math.floor(spareBytes / 4 / MIB) * MIB));
 }
 
 /** Planned bytes of a run by what the server reports of itself, to be set beside what it holds. */

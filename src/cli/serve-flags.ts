@@ -15,7 +15,7 @@ export interface ServeFlags extends BackendFlags {
   ctx?: number;
   tokens?: number;
   slots?: number;
-  checkpointMb: number;
+  checkpointMb?: number;
   kvDiskDir?: string;
   kvDiskSpaceMb: number;
   maxQueue: number;
@@ -75,9 +75,10 @@ export function addServeFlags(command: Command): Command {
       "--slots <n>",
       `conversations held at once (default: ${DEFAULT_SLOTS}, 1 where memory is short)`,
     ).argParser(integerIn(1, MAX_SLOTS)),
-    flag("--checkpoint-mb <n>", "memory for states that a conversation can go back to")
-      .argParser(integerIn(0, 1 << 20))
-      .default(512),
+    flag(
+      "--checkpoint-mb <n>",
+      "memory for states that a conversation can go back to (default: a quarter of what is free, at most 2048)",
+    ).argParser(integerIn(0, 1 << 20)),
     flag("--kv-disk-dir <folder>", "save states of conversations here, and find them again after a restart"),
     flag("--kv-disk-space-mb <n>", "most space for them")
       .argParser(integerIn(1, 1 << 30))

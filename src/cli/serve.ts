@@ -5,6 +5,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { type OpenModel, openModel, resolveModelPath } from "../api/open-model.ts";
 import { servedModel } from "../api/served-model.ts";
 import { MemoryError, UsageError } from "../core/errors.ts";
+import { MIB } from "../core/units.ts";
 import { openGguf } from "../gguf/open-gguf.ts";
 import { oomScoreText, raiseOomScoreFor } from "../machine/oom-score.ts";
 import { SchedulerEngine } from "../scheduler/scheduler-engine.ts";
@@ -22,7 +23,7 @@ import type { BackendChoice } from "../session/engine-protocol.ts";
 import { backendOf } from "./backend-flags.ts";
 import { EXIT } from "./exit-codes.ts";
 import { chooseBackend } from "./open-backend.ts";
-import { plannedMemory, preflight } from "./preflight.ts";
+import { defaultCheckpointBytes, plannedMemory, preflight } from "./preflight.ts";
 import { ProgressBar } from "./progress-bar.ts";
 import { apiKeysOf, DEFAULT_SLOTS, type ServeFlags } from "./serve-flags.ts";
 import { type OpenLog, openServeLog } from "./serve-log.ts";
@@ -111,18 +112,18 @@ interface Room extends RoomSize {
 
 /** What was asked for, or, where nothing was, the most that fits. Throws `memory` when not even one slot does. */
 function chooseRoom(path: string, flags: ServeFlags, choice: BackendChoice, terminal: Terminal): Room {
-  const checkpointBytes = flags.checkpointMb * 2 ** 20;
-  const choices: RoomSize[] = [{ slots: flags.slots ?? DEFAULT_SLOTS, checkpointBytes }];
-  if (flags.slots === undefined) choices.push({ slots: 1, checkpointBytes: 0 });
+  const { ctx: ctxTokens, threads, kvType, checkpointMb } = flags;
+  const slots = flags.slots ?? DEFAULT_SLOTS;
   const file = openGguf(path);
   try {
-    const { ctx: ctxTokens, threads, kvType } = flags;
-    const backend = chooseBackend(choice, file, {
-      threads,
-      kvType,
-      ctxTokens,
-      ...choices[choices.length - 1],
-    }).name;
+    const least = flags.slots === undefined ? { slots: 1, checkpointBytes: 0 } : { slots };
+    const backend = chooseBackend(choice, file, { threads, kvType, ctxTokens, ...least }).name;
+    const checkpointBytes =
+      checkpointMb === undefined
+        ? defaultCheckpointBytes(file, { backend, threads, kvType, ctxTokens, slots })
+        : checkpointMb * MIB;
+    const choices: RoomSize[] = [{ slots, checkpointBytes }];
+    if (flags.slots === undefined) choices.push({ slots: 1, checkpointBytes: 0 });
     for (const [index, room] of choices.entries()) {
       const isLast = index === choices.length - 1;
       const force = isLast && flags.force === true;
