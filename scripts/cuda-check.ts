@@ -65,14 +65,14 @@ async function findChecks(): Promise<KernelCheck[]> {
   return [probe, ...found.sort((a, b) => wholeModels(a) - wholeModels(b))];
 }
 
-function runHere(check: KernelCheck): CheckRow[] {
+async function runHere(check: KernelCheck): Promise<CheckRow[]> {
   const { addon, reason } = loadNative();
   if (addon === null) throw new Error(`the native addon does not load: ${reason}`);
   const device = openDevice({ device: Number(values.device) });
   const kernels = nativeKernels(addon);
   const workspace = new kernels.Workspace(4);
   const bench = new CheckBench(device, kernels, workspace, new DeviceMemory(device.driver));
-  const rows = check.run(bench);
+  const rows = await check.run(bench);
   bench.close();
   workspace.close();
   device.close();
@@ -147,7 +147,7 @@ async function main(): Promise<void> {
   if (values.group !== undefined) {
     const check = checks.find(({ name }) => name === values.group);
     if (check === undefined) throw new Error(`there is no group "${values.group}"`);
-    console.log(RESULT_MARK + JSON.stringify(runHere(check)));
+    console.log(RESULT_MARK + JSON.stringify(await runHere(check)));
     return;
   }
   describeDevice();

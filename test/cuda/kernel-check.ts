@@ -14,7 +14,7 @@ export interface CheckRow {
 /** A named group of comparisons. */
 export interface KernelCheck {
   name: string;
-  run(bench: CheckBench): CheckRow[];
+  run(bench: CheckBench): CheckRow[] | Promise<CheckRow[]>;
 }
 
 /** Device and oracle, and the device buffers of the check under way. */

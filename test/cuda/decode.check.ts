@@ -1,0 +1,62 @@
+// The kernels that decode one token, through whole models: small files of the shape of nano with weights of every type that
+// they read, against the CPU backend. The nano model's own weights are of other types and never take this path.
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { Backend } from "../../src/backend/backend.ts";
+import { createCpuBackend } from "../../src/backend/cpu/cpu-backend.ts";
+import { createCudaBackend } from "../../src/backend/cuda/cuda-backend.ts";
+import { loadNative } from "../../src/backend/native.ts";
+import { firstLayers, shapeSpec } from "../../src/convert/model-shape.ts";
+import type { Recipe } from "../../src/convert/recipe.ts";
+import { synthesize } from "../../src/convert/synthesize.ts";
+import { Ds4Error } from "../../src/core/errors.ts";
+import { openGguf } from "../../src/gguf/open-gguf.ts";
+import type { CheckBench, CheckRow, KernelCheck } from "./kernel-check.ts";
+
+const RECIPES = ["q8", "q4", "q2"] as const satisfies readonly Recipe[];
+/** Layers of every kind: sliding, ratio 4 with an indexer, ratio 128 with a router of its own. */
+const LAYERS = 4;
+const TOKENS = 12;
+
+/** The largest difference of logits after each token, one token at a time. */
+function tokenErrors(found: Backend, expected: Backend): number[] {
+  const [kv, oracle] = [found.createKv(TOKENS), expected.createKv(TOKENS)];
+  return Array.from({ length: TOKENS }, (_, i) => {
+    const tokens = Int32Array.of((37 * i + 11) % found.spec.vocabSize);
+    const [logits] = found.forward([{ kv, tokens, logits: "last" }]).logits;
+    const [wanted] = expected.forward([{ kv: oracle, tokens, logits: "last" }]).logits;
+    return wanted.reduce((worst, value, at) => {
+      const apart = Math.abs(value - logits[at]);
+      return apart <= worst ? worst : apart; // a number that is none stays
+    }, 0);
+  });
+}
+
+async function checkRecipe({ ctx }: CheckBench, recipe: Recipe): Promise<CheckRow[]> {
+  const { addon, reason } = loadNative();
+  if (addon === null) throw new Ds4Error("native", `the check needs the native addon: ${reason}`);
+  const folder = mkdtempSync(join(tmpdir(), "ds4-decode-"));
+  try {
+    const path = join(folder, `${recipe}.gguf`);
+    await synthesize(path, { spec: firstLayers(shapeSpec("nano"), LAYERS), recipe, seed: 1 });
+    const [file, same] = [openGguf(path), openGguf(path)];
+    const found = createCudaBackend(file, addon, { driver: ctx.stream.driver, kvType: "f16x2" });
+    const expected = createCpuBackend(same, addon, {});
+    const errors = tokenErrors(found, expected).sort((a, b) => a - b);
+    for (const each of [found, expected, file, same]) each.close();
+    return [
+      { name: `${recipe}: median over tokens`, error: errors[TOKENS >> 1], bound: 1e-4 },
+      // A value that lies at a tie of int8 rounding falls otherwise for a last bit: a hundredth of logits of 4.
+      { name: `${recipe}: worst token`, error: errors.at(-1) ?? Number.NaN, bound: 0.2 },
+    ];
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+}
+
+/** One group per recipe. */
+export const checks: KernelCheck[] = RECIPES.map((recipe) => ({
+  name: `decode ${recipe}`,
+  run: (bench) => checkRecipe(bench, recipe),
+}));
