@@ -102,9 +102,8 @@ describe.skipIf(!canMount)("a server whose cache folder fails (case 112)", () =>
     expect(again.cachedTokens).toBeGreaterThan(0.9 * again.promptTokens);
     expect((await ask(server, prompts[1])).text).toBe(texts[1]);
     expect(await stopServer(server)).toBe(0);
-    const [warning, ...atItsEnd] = warnings(server);
-    expect(warning).toMatch(/[Rr]ead-only.*serving without it$/);
-    expect(atItsEnd.join()).toMatch(/^$|calls and answers are not saved/); // where new ones are lost
+    // Plain completions are not remembered: there is nothing that its end could fail to save.
+    expect(warnings(server)).toEqual([expect.stringMatching(/[Rr]ead-only.*serving without it$/)]);
     expect(fs.readdirSync(folder, { recursive: true })).toHaveLength(held);
   });
 });
