@@ -156,26 +156,6 @@ struct IntChunk<kIq2Xxs> {
   }
 };
 
-/// Adds 32 columns to the sums of four rows with one activation row: total[i] of row i of the quad, the same in all lanes of a
-/// quad (the rest of total is not used). xScale and xSums of that row.
-template <bool Mins>
-__device__ __forceinline__ void addSubOne(const IntSub& sub, const uint2& x, float xScale, const float2& xSums,
-                                          float (&total)[8]) {
-  // The products are below 2^22: with 1.5 * 2^23 as their start they are floats already, but for that number.
-  constexpr int kStart = 0x4b400000;
-#pragma unroll
-  for (int m = 0; m < 2; m++) {
-    int dot[4] = {kStart, kStart, kStart, kStart};
-    multiplyTile(dot, sub.low[2 * m], sub.low[2 * m + 1], sub.high[2 * m], sub.high[2 * m + 1], x.x, x.y);
-#pragma unroll
-    for (int i = 0; i < 2; i++) {
-      const int row = 2 * m + i;
-      total[row] += (__int_as_float(dot[2 * i]) - __int_as_float(kStart)) * (sub.scale[row] * xScale);
-      if (Mins) total[row] -= sub.mins[0][row] * xSums.x + sub.mins[1][row] * xSums.y;
-    }
-  }
-}
-
 /// Adds 32 columns to the sums of one tile of 8 activation rows: sums[4m + c] belongs to row 2m + c / 2 of the quad and to
 /// activation row 2b + c % 2. `scales` and `mins` (sums of 16 columns) of these two rows; Rows 1: only of the first.
 template <bool Mins, int Rows>

@@ -28,7 +28,7 @@ __device__ __forceinline__ StagedRows stagedRows(uint8_t* room, int rows, int co
   return {room, scales, sums, values, stride};
 }
 
-/// Int8 form of four columns of a lane; a warp has 128. The same arithmetic as quantize_rows.
+/// Writes the int8 form of four columns of a lane, from column `at` on; a warp has 128.
 __device__ __forceinline__ void quantizeFour(const float4& values, const StagedRows& rows, int at, int lane) {
   const float v[4] = {values.x, values.y, values.z, values.w};
   int largestBits = 0;
@@ -39,7 +39,7 @@ __device__ __forceinline__ void quantizeFour(const float4& values, const StagedR
   const float largest = __int_as_float(largestBits);
   const float scale = __fdiv_rn(largest, 127.0f);
   const float inverse = scale > 0 ? __fdiv_rn(127.0f, largest) : 0;
-  constexpr int kMagicBits = 0x4b400000;
+  constexpr int kMagicBits = 0x4b400000;  // 1.5 * 2^23: a sum with it has the rounded number in its low bits
   uint32_t packed = 0;
   int sum = 0;
 #pragma unroll
