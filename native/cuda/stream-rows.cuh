@@ -205,14 +205,10 @@ __device__ __forceinline__ void withIntStream(int type, Run&& run) {
 template <class Run>
 __device__ __forceinline__ void withStream(int type, Run&& run) {
   switch (type) {
-    case kQ80: run(StreamTag<IntStream<kQ80>>()); break;
-    case kQ4K: run(StreamTag<IntStream<kQ4K>>()); break;
-    case kQ2K: run(StreamTag<IntStream<kQ2K>>()); break;
-    case kIq2Xxs: run(StreamTag<IntStream<kIq2Xxs>>()); break;
     case kF32: run(StreamTag<FloatStream<kF32>>()); break;
     case kF16: run(StreamTag<FloatStream<kF16>>()); break;
     case kBf16: run(StreamTag<FloatStream<kBf16>>()); break;
-    default: break;
+    default: withIntStream(type, run); break;
   }
 }
 

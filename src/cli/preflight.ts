@@ -12,7 +12,14 @@ import { probeMachine } from "../machine/probe.ts";
 import type { ModelSpec } from "../model/model-spec.ts";
 import { type BoundModel, bindModel } from "../model/weights.ts";
 import { checkFits, refusal, tightWarning } from "../plan/fit.ts";
-import { type PlanOptions, planMemory, planPools, type Region, regionBytes } from "../plan/memory-plan.ts";
+import {
+  type MemoryPlan,
+  type PlanOptions,
+  planMemory,
+  planPools,
+  type Region,
+  regionBytes,
+} from "../plan/memory-plan.ts";
 import { type Alternative, findRemedies, type PlanRequest } from "../plan/remedies.ts";
 import { CPU_BATCH_TOKENS, CUDA_BATCH_TOKENS } from "../plan/scratch-size.ts";
 import type { PlannedMemory } from "../server/source-gauges.ts";
@@ -89,11 +96,14 @@ export function preflight(
   throw new MemoryError(lines.join("\n"), error.neededBytes, error.availableBytes);
 }
 
+function planRun(file: GgufFile, demand: RunDemand, machine: Machine): MemoryPlan {
+  const model = bindModel(file);
+  return planMemory(file.name, model, runOptions(model.spec, demand), machine);
+}
+
 /** Whether the run fits on `machine`. Throws what binding the file throws. */
 export function planFits(file: GgufFile, demand: RunDemand, machine: Machine): boolean {
-  const model = bindModel(file);
-  const plan = planMemory(file.name, model, runOptions(model.spec, demand), machine);
-  return checkFits(plan, machine).verdict !== "refused";
+  return checkFits(planRun(file, demand, machine), machine).verdict !== "refused";
 }
 
 /** Most memory for checkpoints that nobody asked for: about a hundred of a long conversation with V4-Flash. */
@@ -105,9 +115,7 @@ export function defaultCheckpointBytes(
   demand: RunDemand,
   machine: Machine = machineForRun(demand.backend),
 ): number {
-  const model = bindModel(file);
-  const options = runOptions(model.spec, { ...demand, checkpointBytes: 0 });
-  const plan = planMemory(file.name, model, options, machine);
+  const plan = planRun(file, { ...demand, checkpointBytes: 0 }, machine);
   const { host } = planPools(demand.backend, machine);
   const fit = checkFits(plan, machine).pools.find(({ pool }) => pool === host.id);
   const spareBytes = fit === undefined ? 0 : fit.marginBytes - fit.reserveBytes;
@@ -120,8 +128,7 @@ export function plannedMemory(
   demand: RunDemand,
   machine: Machine = machineForRun(demand.backend),
 ): PlannedMemory {
-  const model = bindModel(file);
-  const plan = planMemory(file.name, model, runOptions(model.spec, demand), machine);
+  const plan = planRun(file, demand, machine);
   const { host } = planPools(demand.backend, machine);
   const of = (select: (region: Region) => boolean) => regionBytes(plan, select);
   const isCheckpoint = ({ id }: Region) => id === "kv/checkpoints";

@@ -12,16 +12,16 @@ export interface PlannedMemory {
   process: number;
 }
 
+/** Makes the gauges of one figure of memory, one per region. */
+const byRegion =
+  (name: string, help: string) =>
+  (region: string, value: number): Gauge => ({ name, help, labels: `region="${region}"`, value });
+
 const plain = (name: string, help: string, value: number): Gauge => ({ name, help, labels: "", value });
 
 /** The plan beside what `schedulerGauges` counts, and the process as the system sees it. */
 export function plannedGauges(plan: PlannedMemory, residentBytes: number): Gauge[] {
-  const planned = (region: string, value: number): Gauge => ({
-    name: "memory_planned_bytes",
-    help: "Memory that the plan allows, by region",
-    labels: `region="${region}"`,
-    value,
-  });
+  const planned = byRegion("memory_planned_bytes", "Memory that the plan allows, by region");
   return [
     planned("weights", plan.weights),
     planned("kv_slots", plan.kvSlots),
@@ -35,12 +35,7 @@ export function plannedGauges(plan: PlannedMemory, residentBytes: number): Gauge
 /** Memory, slots, cache and queue. */
 export function schedulerGauges(stats: SchedulerStats): Gauge[] {
   const { backend, kvBytes, counters, slots } = stats;
-  const memory = (region: string, value: number): Gauge => ({
-    name: "memory_bytes",
-    help: "Memory held, by region",
-    labels: `region="${region}"`,
-    value,
-  });
+  const memory = byRegion("memory_bytes", "Memory held, by region");
   return [
     memory("weights", backend.weightBytes),
     memory("kv_slots", kvBytes.slots),
