@@ -1,9 +1,8 @@
 // The main thread's side of the scheduler: many requests at once over one model in a worker thread. Refusals are
 // decided here, at once, so that a server can answer with a status before it sends headers.
-import { type ResourceLimits, Worker } from "node:worker_threads";
 import { Ds4Error } from "../core/errors.ts";
 import type { CallOptions, SessionEngineOptions } from "../session/session-engine.ts";
-import { EngineCrashedError } from "../session/session-errors.ts";
+import { cancelFlag, WorkerThread } from "../session/worker-thread.ts";
 import { checkRequest } from "./check-request.ts";
 import { EventStream } from "./event-stream.ts";
 import { BackendFaultError, QueueFullError } from "./scheduler-errors.ts";
@@ -18,11 +17,6 @@ import type {
   SchedulerWorkerOptions,
 } from "./scheduler-types.ts";
 
-// An address, not an import: which backends exist is decided in the command's folder, not here.
-const DEFAULT_WORKER_URL = new URL(
-  import.meta.url.endsWith(".ts") ? "../cli/scheduler-worker.ts" : "../cli/scheduler-worker.js",
-  import.meta.url,
-);
 /** A worker that does not end this long after `close` is ended by force: saving a large state takes a while. */
 const CLOSE_TIMEOUT_MS = 60_000;
 const DEFAULT_EVENT_WINDOW = 256;
@@ -46,12 +40,11 @@ interface Pending {
 
 /** A model loaded in a worker, serving several requests at once. */
 export class SchedulerEngine {
-  readonly #worker: Worker;
+  readonly #thread: WorkerThread<ToScheduler, FromScheduler>;
   readonly #streams = new Map<number, EventStream>();
   readonly #calls = new Map<number, Pending>();
   readonly #options: SchedulerOptions;
   readonly #loaded: Promise<SchedulerInfo>;
-  readonly #exited: Promise<void>;
   #info: SchedulerInfo | undefined;
   #health: Health = { state: "ready", reason: undefined };
   #ended: Error | undefined;
@@ -63,34 +56,23 @@ export class SchedulerEngine {
   static async open(options: SchedulerOptions): Promise<SchedulerEngine> {
     checkLimits(options);
     const { onProgress, workerUrl, resourceLimits, onLog, readerTimeoutMs, signal, ...rest } = options;
-    const cancel = new SharedArrayBuffer(4);
-    const abort = () => void Atomics.store(new Int32Array(cancel), 0, 1);
-    if (signal?.aborted) abort();
-    signal?.addEventListener("abort", abort, { once: true });
-    const workerData: SchedulerWorkerOptions = { ...rest, backend: rest.backend ?? "auto", cancel };
-    const worker = new Worker(workerUrl ?? DEFAULT_WORKER_URL, {
-      workerData,
-      resourceLimits: resourceLimits as ResourceLimits | undefined,
-    });
-    const engine = new SchedulerEngine(worker, options);
-    engine.#info = await engine.#loaded.finally(() => signal?.removeEventListener("abort", abort));
+    const flag = cancelFlag(signal);
+    const backend = rest.backend ?? "auto";
+    const engine = new SchedulerEngine({ ...rest, backend, cancel: flag.buffer }, options);
+    engine.#info = await engine.#loaded.finally(flag.release);
     return engine;
   }
 
-  private constructor(worker: Worker, options: SchedulerOptions) {
-    this.#worker = worker;
+  private constructor(workerData: SchedulerWorkerOptions, options: SchedulerOptions) {
+    const { workerUrl: url, resourceLimits } = options;
     this.#options = options;
     this.#loaded = new Promise((resolve, reject) => {
       this.#calls.set(0, { resolve: resolve as (value: unknown) => void, reject });
     });
-    worker.on("message", (message: FromScheduler) => this.#receive(message));
-    worker.on("messageerror", (error) => this.#end(crashOf(error)));
-    worker.on("error", (error) => this.#end(crashOf(error)));
-    this.#exited = new Promise((resolve) => {
-      worker.once("exit", (code) => {
-        this.#end(new EngineCrashedError(`its thread ended with code ${code}`));
-        resolve();
-      });
+    this.#thread = new WorkerThread({
+      ...{ program: "scheduler-worker", url, workerData, resourceLimits },
+      onMessage: (message) => this.#receive(message),
+      onEnd: (error) => this.#end(error),
     });
   }
 
@@ -134,10 +116,10 @@ export class SchedulerEngine {
       readerTimeoutMs: this.#options.readerTimeoutMs ?? DEFAULT_READER_TIMEOUT_MS,
       signal: options.signal,
       onProgress: options.onProgress,
-      wakeWorker: () => this.#send({ kind: "wake" }),
+      wakeWorker: () => this.#thread.post({ kind: "wake" }),
     });
     this.#streams.set(id, stream);
-    this.#send({ kind: "generate", id, request, control: stream.control.buffer });
+    this.#thread.post({ kind: "generate", id, request, control: stream.control.buffer });
     return stream.events();
   }
 
@@ -147,7 +129,7 @@ export class SchedulerEngine {
       if (this.#ended !== undefined) throw this.#ended;
       const id = this.#nextId++;
       this.#calls.set(id, { resolve: resolve as (value: unknown) => void, reject });
-      this.#send({ kind: "stats", id });
+      this.#thread.post({ kind: "stats", id });
     });
   }
 
@@ -158,21 +140,15 @@ export class SchedulerEngine {
       const closed = new Promise<void>((resolve) => {
         this.#onClosed = resolve;
       });
-      this.#send({ kind: "close" });
+      this.#thread.post({ kind: "close" });
       this.#ended = new Ds4Error("session", "the engine is closed");
-      await Promise.race([closed, this.#exited, after(CLOSE_TIMEOUT_MS)]);
+      await Promise.race([closed, this.#thread.exited, after(CLOSE_TIMEOUT_MS)]);
     }
-    const timer = setTimeout(() => void this.#worker.terminate(), CLOSE_TIMEOUT_MS);
-    await this.#exited;
-    clearTimeout(timer);
+    await this.#thread.end(CLOSE_TIMEOUT_MS);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.close();
-  }
-
-  #send(message: ToScheduler): void {
-    this.#worker.postMessage(message);
   }
 
   #receive(message: FromScheduler): void {
@@ -228,13 +204,4 @@ function checkLimits({ slots, queueLimit, chunkTokens }: SchedulerLimits): void 
 
 function after(delayMs: number): Promise<void> {
   return new Promise((resolve) => void setTimeout(resolve, delayMs).unref());
-}
-
-function crashOf(error: unknown): Error {
-  const { code, message } = error as { code?: string; message?: string };
-  const heap = code === "ERR_WORKER_OUT_OF_MEMORY";
-  const reason = heap
-    ? "its thread ran out of JavaScript heap memory"
-    : `its thread failed: ${message ?? String(error)}`;
-  return new EngineCrashedError(reason, { cause: error });
 }

@@ -1,6 +1,6 @@
 // The main thread's side of the engine. All model work runs in a worker thread, so that the event loop never waits
 // for a forward pass; cancellation reaches the busy worker through shared memory.
-import { type ResourceLimits, Worker } from "node:worker_threads";
+import type { ResourceLimits } from "node:worker_threads";
 import { CancelledError, Ds4Error } from "../core/errors.ts";
 import type { ProgressListener } from "../core/progress.ts";
 import {
@@ -16,13 +16,8 @@ import {
 } from "./engine-protocol.ts";
 import type { EvaluateRequest, EvaluateResult } from "./evaluate.ts";
 import type { GenerateEvent, GenerateRequest } from "./generate.ts";
-import { EngineCrashedError } from "./session-errors.ts";
+import { cancelFlag, WorkerThread } from "./worker-thread.ts";
 
-// An address, not an import: which backends exist is decided in the command's folder, not here.
-const DEFAULT_WORKER_URL = new URL(
-  import.meta.url.endsWith(".ts") ? "../cli/engine-worker.ts" : "../cli/engine-worker.js",
-  import.meta.url,
-);
 /** A worker that does not end this long after `close` is ended by force. */
 const CLOSE_TIMEOUT_MS = 10_000;
 
@@ -46,7 +41,7 @@ export interface CallOptions {
 }
 
 interface PendingCall {
-  cancel: Int32Array;
+  cancel(): void;
   onProgress: ProgressListener | undefined;
   onEvent: ((event: GenerateEvent) => void) | undefined;
   resolve(result: unknown): void;
@@ -55,9 +50,8 @@ interface PendingCall {
 
 /** A model loaded in a worker, with one session. Calls are run one after another in the order they were made. */
 export class SessionEngine {
-  readonly #worker: Worker;
+  readonly #thread: WorkerThread<ToWorker, FromWorker>;
   readonly #pending = new Map<number, PendingCall>();
-  readonly #exited: Promise<void>;
   readonly #loaded: Promise<EngineInfo>;
   #info: EngineInfo | undefined;
   #nextId = 1;
@@ -69,37 +63,24 @@ export class SessionEngine {
    */
   static async open(options: SessionEngineOptions): Promise<SessionEngine> {
     const { modelPath, backend = "auto", threads, ctxTokens, headRows, force } = options;
-    const cancel = new SharedArrayBuffer(4);
-    const abort = () => void Atomics.store(new Int32Array(cancel), 0, 1);
-    if (options.signal?.aborted) abort();
-    options.signal?.addEventListener("abort", abort, { once: true });
+    const flag = cancelFlag(options.signal);
     const demand = { modelPath, backend, threads, ctxTokens, headRows, force };
-    const workerData: EngineWorkerOptions = { ...demand, cancel };
-    const worker = new Worker(options.workerUrl ?? DEFAULT_WORKER_URL, {
-      workerData,
-      resourceLimits: options.resourceLimits,
-    });
-    const engine = new SessionEngine(worker, options.onProgress);
-    engine.#info = await engine.#loaded.finally(() => options.signal?.removeEventListener("abort", abort));
+    const engine = new SessionEngine({ ...demand, cancel: flag.buffer }, options);
+    engine.#info = await engine.#loaded.finally(flag.release);
     return engine;
   }
 
-  private constructor(worker: Worker, onProgress: ProgressListener | undefined) {
-    this.#worker = worker;
+  private constructor(workerData: EngineWorkerOptions, options: SessionEngineOptions) {
+    const { workerUrl: url, resourceLimits, onProgress } = options;
     // Loading is call 0: it is answered by `ready` or `failed`, and a crash rejects it like any other call.
     this.#loaded = new Promise((resolve, reject) => {
-      const cancel = new Int32Array(new SharedArrayBuffer(4));
       const onResult = resolve as (result: unknown) => void;
-      this.#pending.set(0, { cancel, onProgress, onEvent: undefined, resolve: onResult, reject });
+      this.#pending.set(0, { cancel() {}, onProgress, onEvent: undefined, resolve: onResult, reject });
     });
-    worker.on("message", (message: FromWorker) => this.#receive(message));
-    worker.on("messageerror", (error) => this.#end(crashOf(error)));
-    worker.on("error", (error) => this.#end(crashOf(error)));
-    this.#exited = new Promise((resolve) => {
-      worker.once("exit", (code) => {
-        this.#end(new EngineCrashedError(`its thread ended with code ${code}`));
-        resolve();
-      });
+    this.#thread = new WorkerThread({
+      ...{ program: "engine-worker", url, workerData, resourceLimits },
+      onMessage: (message) => this.#receive(message),
+      onEnd: (error) => this.#end(error),
     });
   }
 
@@ -169,14 +150,12 @@ export class SessionEngine {
   /** Cancels what runs, frees the model and ends the worker. Twice is harmless. */
   async close(): Promise<void> {
     if (this.#ended === undefined) {
-      for (const pending of this.#pending.values()) Atomics.store(pending.cancel, 0, 1);
+      for (const pending of this.#pending.values()) pending.cancel();
       const closed = this.#call({ kind: "close" }).finished.catch(() => {});
       this.#ended = new Ds4Error("session", "the engine is closed");
       await closed;
     }
-    const timer = setTimeout(() => void this.#worker.terminate(), CLOSE_TIMEOUT_MS);
-    await this.#exited;
-    clearTimeout(timer);
+    await this.#thread.end(CLOSE_TIMEOUT_MS);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -184,27 +163,18 @@ export class SessionEngine {
   }
 
   #call<C extends EngineCall>(call: C, options: CallOptions = {}, onEvent?: (event: GenerateEvent) => void) {
-    const cancel = new Int32Array(new SharedArrayBuffer(4));
     const { signal, onProgress } = options;
-    const abort = () => void Atomics.store(cancel, 0, 1);
+    const { buffer, raise: cancel, release } = cancelFlag(signal);
     const finished = new Promise<EngineResults[C["kind"]]>((resolve, reject) => {
       if (this.#ended !== undefined) throw this.#ended;
       // A stream reports being cancelled itself; other calls need not even be sent.
       if (signal?.aborted && call.kind !== "generate") throw new CancelledError();
       const id = this.#nextId++;
-      this.#pending.set(id, {
-        cancel,
-        onProgress,
-        onEvent,
-        resolve: resolve as (r: unknown) => void,
-        reject,
-      });
-      if (signal?.aborted) abort();
-      signal?.addEventListener("abort", abort, { once: true });
-      const message: ToWorker = { id, call, cancel: cancel.buffer as SharedArrayBuffer };
-      this.#worker.postMessage(message);
-    }).finally(() => signal?.removeEventListener("abort", abort));
-    return { finished, cancel: abort };
+      const onResult = resolve as (result: unknown) => void;
+      this.#pending.set(id, { cancel, onProgress, onEvent, resolve: onResult, reject });
+      this.#thread.post({ id, call, cancel: buffer });
+    }).finally(release);
+    return { finished, cancel };
   }
 
   #receive(message: FromWorker): void {
@@ -230,13 +200,4 @@ export class SessionEngine {
     for (const pending of this.#pending.values()) pending.reject(error);
     this.#pending.clear();
   }
-}
-
-function crashOf(error: unknown): EngineCrashedError {
-  const { code, message } = error as { code?: string; message?: string };
-  const reason =
-    code === "ERR_WORKER_OUT_OF_MEMORY"
-      ? "its thread ran out of JavaScript heap memory"
-      : `its thread failed: ${message ?? String(error)}`;
-  return new EngineCrashedError(reason, { cause: error });
 }
