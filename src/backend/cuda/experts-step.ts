@@ -1,5 +1,6 @@
 // Router and mixture of experts of one layer on the device: `x` to `blockOut`.
-import { type CudaLayerWeights, type CudaPass, multiply, observe, trace } from "./pass.ts";
+import { observeExperts } from "../expert-slots.ts";
+import { type CudaLayerWeights, type CudaPass, multiply, trace } from "./pass.ts";
 
 /** [tokens, hidden] to [tokens, hidden]. Scores that are not finite show in `flag` as the layer's index + 1. */
 export function expertsStep(pass: CudaPass, layer: CudaLayerWeights): void {
@@ -16,7 +17,16 @@ export function expertsStep(pass: CudaPass, layer: CudaLayerWeights): void {
   const { x, expertIds, expertWeights, h, sharedH, blockOut } = buffers;
   steps.groupByExpert(ctx, expertIds, tokens, used, spec.expertCount, work.routing);
   steps.expertsUp(ctx, experts, tokens, used, limit, sharedLimit, x, expertIds, work.routing, h, sharedH);
-  if (options.observeInputs) observeExperts(pass, layer, options.observeInputs);
+  if (options.observeInputs) {
+    const { hiddenSize: hidden, expertHiddenSize: inner, expertSharedCount } = spec;
+    const inputs = {
+      x: ctx.stream.read(x, new Float32Array(tokens * hidden)),
+      experts: ctx.stream.read(expertIds, new Int32Array(tokens * used)),
+      sharedH: ctx.stream.read(sharedH, new Float32Array(tokens * expertSharedCount * inner)),
+      h: ctx.stream.read(h, new Float32Array(tokens * used * inner)),
+    };
+    observeExperts(spec, layer, inputs, options.observeInputs);
+  }
   steps.expertsDown(ctx, experts, tokens, used, h, sharedH, expertWeights, work.routing, blockOut);
 }
 
@@ -42,36 +52,4 @@ function route(pass: CudaPass, layer: CudaLayerWeights): void {
   const ids = ctx.stream.read(buffers.expertIds, new Int32Array(tokens * used));
   options.trace("expert_ids", layer.spec.index, ids);
   trace(pass, "expert_weights", layer.spec.index, buffers.expertWeights, used);
-}
-
-type Observer = NonNullable<CudaPass["options"]["observeInputs"]>;
-
-/** Shows each expert's inputs: its tokens' rows of x, and its rows of h, which are grouped by expert. */
-function observeExperts(pass: CudaPass, layer: CudaLayerWeights, show: Observer): void {
-  const { ctx, spec, buffers, tokens } = pass;
-  const { hiddenSize: hidden, expertUsedCount: used, expertHiddenSize: inner } = spec;
-  const { stream } = ctx;
-  const sharedInner = spec.expertSharedCount * inner;
-  observe(pass, layer.gateShared.name, buffers.x, tokens, hidden);
-  observe(pass, layer.upShared.name, buffers.x, tokens, hidden);
-  observe(pass, layer.downShared.name, buffers.sharedH, tokens, sharedInner);
-  const ids = stream.read(buffers.expertIds, new Int32Array(tokens * used));
-  const x = stream.read(buffers.x, new Float32Array(tokens * hidden));
-  const h = stream.read(buffers.h, new Float32Array(tokens * used * inner));
-  let row = 0;
-  for (let expert = 0; expert < spec.expertCount; expert++) {
-    const rows: number[] = [];
-    ids.forEach((id, slot) => {
-      if (id === expert) rows.push(Math.floor(slot / used));
-    });
-    if (rows.length === 0) continue;
-    const inputs = new Float32Array(rows.length * hidden);
-    rows.forEach((token, at) => {
-      inputs.set(x.subarray(token * hidden, (token + 1) * hidden), at * hidden);
-    });
-    show(layer.gateExps.name, expert, inputs, rows.length);
-    show(layer.upExps.name, expert, inputs, rows.length);
-    show(layer.downExps.name, expert, h.subarray(row * inner, (row + rows.length) * inner), rows.length);
-    row += rows.length;
-  }
 }

@@ -1,9 +1,10 @@
 // Mixture of experts: every token goes through its chosen experts and the shared one, each a clamped SwiGLU. Tokens
 // are grouped by expert, so that a weight is read once for all of them.
+import { gatherSlots, slotsByExpert } from "../expert-slots.ts";
 import type { LayerPass } from "./forward.ts";
 import { sigmoid } from "./hyper-connections.ts";
 import { linear } from "./linear.ts";
-import { type Routing, routeTokens } from "./router.ts";
+import { routeTokens } from "./router.ts";
 import type { Weight } from "./weight-decoding.ts";
 
 /** [tokens, hidden] to [tokens, hidden]: shared expert plus the weighted chosen ones. */
@@ -17,12 +18,8 @@ export function mixtureOfExperts(pass: LayerPass, x: Float32Array): Float32Array
 
   const sharedClamp = weights.spec.swigluClampShared;
   const out = swiglu(pass, -1, [weights.gateShared, weights.upShared, weights.downShared], x, sharedClamp);
-  for (const [expert, slots] of slotsByExpert(routing, spec.expertCount)) {
-    const input = new Float32Array(slots.length * hidden); // this expert's tokens, gathered
-    slots.forEach((slot, row) => {
-      const token = Math.floor(slot / used);
-      input.set(x.subarray(token * hidden, (token + 1) * hidden), row * hidden);
-    });
+  for (const [expert, slots] of slotsByExpert(routing.experts, spec.expertCount)) {
+    const input = gatherSlots(x, hidden, slots, used);
     const routedClamp = weights.spec.swigluClampExperts;
     const result = swiglu(
       pass,
@@ -38,16 +35,6 @@ export function mixtureOfExperts(pass: LayerPass, x: Float32Array): Float32Array
     });
   }
   return out;
-}
-
-/** Expert to the places in the routing table that name it, experts ascending, unused ones left out. */
-export function slotsByExpert(routing: Pick<Routing, "experts">, expertCount: number): [number, number[]][] {
-  const slots = Array.from({ length: expertCount }, () => [] as number[]);
-  routing.experts.forEach((expert, slot) => {
-    // Entries outside the range mean "no route" and contribute nothing.
-    if (expert >= 0 && expert < expertCount) slots[expert].push(slot);
-  });
-  return [...slots.entries()].filter(([, list]) => list.length > 0);
 }
 
 /**

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { UnsupportedModelError } from "../../core/errors.ts";
-import { slotsByExpert } from "./experts.ts";
+import { slotsByExpert } from "../expert-slots.ts";
 import { selectTop } from "./indexer.ts";
 import { chooseExperts } from "./router.ts";
 
@@ -36,7 +36,7 @@ describe("chooseExperts", () => {
 
 test("grouping by expert skips ids outside the range (case 40)", () => {
   const experts = Int32Array.of(-1, 3, -1, -1, 7, 0, 8, 2);
-  expect(slotsByExpert({ experts }, 8)).toEqual([
+  expect(slotsByExpert(experts, 8)).toEqual([
     [0, [5]],
     [2, [7]],
     [3, [1]],
