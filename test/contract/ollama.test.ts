@@ -1,10 +1,9 @@
 // The ollama package against the server's /api routes, over scripts and over a scripted backend.
-import assert from "node:assert/strict";
-import { after, before, describe, it } from "node:test";
 import { type Message, Ollama } from "ollama";
-import { type ScriptedServer, scriptedServer } from "../../test/fixtures/scripted-server.ts";
-import { AGAIN } from "../../test/fixtures/shell-script.ts";
-import { callTokens, testHttpServer } from "../../test/fixtures/test-server.ts";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { type ScriptedServer, scriptedServer } from "../fixtures/scripted-server.ts";
+import { AGAIN } from "../fixtures/shell-script.ts";
+import { callTokens, testHttpServer } from "../fixtures/test-server.ts";
 
 const PROOF = "proof 42 of project";
 const tools = [
@@ -21,23 +20,20 @@ const tools = [
 describe("over scripts", () => {
   let server: Awaited<ReturnType<typeof testHttpServer>>;
   let ollama: Ollama;
-  before(async () => {
+  beforeAll(async () => {
     server = await testHttpServer();
     ollama = new Ollama({ host: server.url });
   });
-  after(async () => {
+  afterAll(async () => {
     void server.http.stop();
     server.http.destroy();
   });
   const request = { model: "nano", messages: [{ role: "user", content: "Hi" }], think: true };
 
   it("lists models and versions", async () => {
-    assert.deepEqual(
-      (await ollama.list()).models.map(({ name }) => name),
-      ["nano"],
-    );
-    assert.match((await ollama.version()).version, /^\d+\.\d+\.\d+/);
-    assert.ok((await ollama.show({ model: "nano" })).capabilities.includes("tools"));
+    expect((await ollama.list()).models.map(({ name }) => name)).toEqual(["nano"]);
+    expect((await ollama.version()).version).toMatch(/^\d+\.\d+\.\d+/);
+    expect((await ollama.show({ model: "nano" })).capabilities).toContain("tools");
   });
 
   it("reads thinking, text and calls, whole and streamed, to the same end", async () => {
@@ -57,39 +53,39 @@ describe("over scripts", () => {
       { thinking, content, calls: tool_calls!, reason: whole.done_reason },
       joined as { thinking: string; content: string; calls: typeof tool_calls & object; reason: string },
     ]) {
-      assert.equal(result.thinking, "Hm yes");
-      assert.equal(result.content, "Running.");
-      assert.equal(result.reason, "stop");
-      assert.deepEqual(
-        result.calls.map(({ function: { name, arguments: args } }) => ({ name, args })),
-        [{ name: "bash", args: { command: "ls" } }],
-      );
+      expect(result.thinking).toBe("Hm yes");
+      expect(result.content).toBe("Running.");
+      expect(result.reason).toBe("stop");
+      expect(result.calls.map(({ function: { name, arguments: args } }) => ({ name, args }))).toEqual([
+        { name: "bash", args: { command: "ls" } },
+      ]);
     }
   });
 
   it("raises the server's words", async () => {
     const wrong = ollama.chat({ ...request, options: { temperature: 1e9 } });
-    await assert.rejects(wrong, /temperature/);
+    await expect(wrong).rejects.toThrow(/temperature/);
   });
 
   it("stops the work when the reader aborts", async () => {
     server.source.play({ tokens: ["x"], isEndless: true, tokenMs: 5 });
     const stream = await ollama.chat({ ...request, stream: true });
-    await assert.rejects(async () => {
+    const reading = (async () => {
       for await (const _ of stream) stream.abort();
-    });
+    })();
+    await expect(reading).rejects.toThrow();
     for (let tries = 0; tries < 400 && server.source.running > 0; tries++)
       await new Promise((resolve) => setTimeout(resolve, 10));
-    assert.equal(server.source.running, 0);
+    expect(server.source.running).toBe(0);
   });
 });
 
 describe("over a scripted backend", () => {
   let server: ScriptedServer;
-  before(async () => {
-    server = await scriptedServer(new URL("../../test/fixtures/shell-script.ts", import.meta.url));
+  beforeAll(async () => {
+    server = await scriptedServer(new URL("../fixtures/shell-script.ts", import.meta.url));
   });
-  after(() => server.close());
+  afterAll(() => server.close());
 
   it("runs a tool loop of two questions, reusing everything that was evaluated", async () => {
     const ollama = new Ollama({ host: server.url });
@@ -107,11 +103,11 @@ describe("over a scripted backend", () => {
         messages.push({ role: "tool", tool_name: "bash", content: PROOF });
       }
     }
-    assert.deepEqual(texts, [`First: the file says "${PROOF}".`, `Again: the file says "${PROOF}".`]);
-    assert.equal(server.answers.length, 4);
+    expect(texts).toEqual([`First: the file says "${PROOF}".`, `Again: the file says "${PROOF}".`]);
+    expect(server.answers.length).toBe(4);
     for (const [at, { reusedTokens }] of server.answers.slice(1).entries()) {
       const last = server.answers[at];
-      assert.equal(reusedTokens, last.promptTokens + last.completionTokens, `request ${at + 2}`);
+      expect(reusedTokens, `request ${at + 2}`).toBe(last.promptTokens + last.completionTokens);
     }
   });
 });

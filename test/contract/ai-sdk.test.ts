@@ -1,13 +1,12 @@
 // The Vercel AI SDK against the server, over scripts, over a scripted backend and over the nano model.
-import assert from "node:assert/strict";
-import { after, before, describe, it } from "node:test";
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
 import { APICallError, generateText, isStepCount, Output, streamText, tool } from "ai";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { z } from "zod";
 import { BUNDLED_MODEL_PATH } from "../../src/api/open-model.ts";
-import { type ScriptedServer, scriptedServer } from "../../test/fixtures/scripted-server.ts";
-import { AGAIN } from "../../test/fixtures/shell-script.ts";
-import { callTokens, testHttpServer } from "../../test/fixtures/test-server.ts";
+import { type ScriptedServer, scriptedServer } from "../fixtures/scripted-server.ts";
+import { AGAIN } from "../fixtures/shell-script.ts";
+import { callTokens, testHttpServer } from "../fixtures/test-server.ts";
 
 const API_KEY = "sk-test";
 const PROOF = "proof 42 of project";
@@ -27,10 +26,10 @@ const bash = tool({
 
 describe("over scripts", () => {
   let server: Awaited<ReturnType<typeof testHttpServer>>;
-  before(async () => {
+  beforeAll(async () => {
     server = await testHttpServer({ apiKeys: [API_KEY] });
   });
-  after(async () => {
+  afterAll(async () => {
     void server.http.stop();
     server.http.destroy();
   });
@@ -43,7 +42,7 @@ describe("over scripts", () => {
     const stream = streamText(request);
     let text = "";
     for await (const delta of stream.textStream) text += delta;
-    assert.equal(text, "Hello world!");
+    expect(text).toBe("Hello world!");
     const streamed = {
       text: await stream.text,
       reasoningText: await stream.reasoningText,
@@ -51,13 +50,13 @@ describe("over scripts", () => {
       usage: await stream.usage,
     };
     for (const result of [whole, streamed]) {
-      assert.equal(result.text, "Hello world!");
-      assert.equal(result.reasoningText, "Hm yes");
-      assert.equal(result.finishReason, "stop");
-      assert.equal(result.usage.outputTokens, tokens.length);
-      assert.equal(result.usage.inputTokenDetails.cacheReadTokens, 3);
-      assert.equal(result.usage.outputTokenDetails.reasoningTokens, 3);
-      assert.ok(result.usage.inputTokens! > 3);
+      expect(result.text).toBe("Hello world!");
+      expect(result.reasoningText).toBe("Hm yes");
+      expect(result.finishReason).toBe("stop");
+      expect(result.usage.outputTokens).toBe(tokens.length);
+      expect(result.usage.inputTokenDetails.cacheReadTokens).toBe(3);
+      expect(result.usage.outputTokenDetails.reasoningTokens).toBe(3);
+      expect(result.usage.inputTokens).toBeGreaterThan(3);
     }
   });
 
@@ -66,43 +65,41 @@ describe("over scripts", () => {
     server.source.play({ tokens: ["</think>", "Running", ".", ...call] });
     const tools = { bash: tool({ inputSchema: z.object({ command: z.string() }) }) };
     const result = await generateText({ model: modelAt(server.url), prompt: "Hi", tools });
-    assert.equal(result.finishReason, "tool-calls");
-    assert.deepEqual(
-      result.toolCalls.map(({ toolName, input }) => ({ toolName, input })),
-      [{ toolName: "bash", input: { command: "make 2>&1" } }],
-    );
+    expect(result.finishReason).toBe("tool-calls");
+    expect(result.toolCalls.map(({ toolName, input }) => ({ toolName, input }))).toEqual([
+      { toolName: "bash", input: { command: "make 2>&1" } },
+    ]);
   });
 
   it("ends at the limit, and says so", async () => {
     server.source.play({ tokens });
     const result = await generateText({ model: modelAt(server.url), prompt: "Hi", maxOutputTokens: 4 });
-    assert.equal(result.finishReason, "length");
-    assert.equal(result.text, "Hello");
+    expect(result.finishReason).toBe("length");
+    expect(result.text).toBe("Hello");
   });
 
   it("raises its typed errors with the server's words", async () => {
     const failure = async (run: () => PromiseLike<unknown>) => {
-      try {
-        await run();
-      } catch (error) {
-        assert.ok(APICallError.isInstance(error), String(error));
-        return error;
-      }
-      throw new assert.AssertionError({ message: "expected an error" });
+      const error: unknown = await run().then(
+        () => undefined,
+        (reason) => reason,
+      );
+      if (APICallError.isInstance(error)) return error;
+      throw new Error(`expected an APICallError, found ${error}`);
     };
     const base = { prompt: "Hi", maxRetries: 0 };
     const denied = await failure(() => generateText({ ...base, model: modelAt(server.url, "sk-wrong") }));
-    assert.equal(denied.statusCode, 401);
-    assert.equal(denied.isRetryable, false);
+    expect(denied.statusCode).toBe(401);
+    expect(denied.isRetryable).toBe(false);
     const wrong = await failure(() =>
       generateText({ ...base, model: modelAt(server.url), temperature: 1e9 }),
     );
-    assert.equal(wrong.statusCode, 400);
-    assert.match(wrong.message, /temperature/);
+    expect(wrong.statusCode).toBe(400);
+    expect(wrong.message).toMatch(/temperature/);
     const long = await failure(() =>
       generateText({ ...base, model: modelAt(server.url), prompt: "word ".repeat(9000) }),
     );
-    assert.match(long.message, /context length/);
+    expect(long.message).toMatch(/context length/);
   });
 
   it("raises an error in the middle of a stream", async () => {
@@ -112,8 +109,8 @@ describe("over scripts", () => {
     const stream = streamText({ model: modelAt(server.url), prompt: "Hi", maxRetries: 0, onError });
     let text = "";
     for await (const delta of stream.textStream) text += delta;
-    assert.equal(text, "ab");
-    assert.equal(errors.length, 1);
+    expect(text).toBe("ab");
+    expect(errors.length).toBe(1);
   });
 
   it("stops the work when the reader aborts", async () => {
@@ -127,41 +124,41 @@ describe("over scripts", () => {
     for await (const part of stream.fullStream) if (part.type === "reasoning-delta") controller.abort();
     for (let tries = 0; tries < 400 && server.source.running > 0; tries++)
       await new Promise((resolve) => setTimeout(resolve, 10));
-    assert.equal(server.source.running, 0);
-    assert.ok(server.source.cancelled > cancelled);
+    expect(server.source.running).toBe(0);
+    expect(server.source.cancelled).toBeGreaterThan(cancelled);
   });
 });
 
 describe("over a scripted backend", () => {
   let server: ScriptedServer;
-  before(async () => {
-    server = await scriptedServer(new URL("../../test/fixtures/shell-script.ts", import.meta.url));
+  beforeAll(async () => {
+    server = await scriptedServer(new URL("../fixtures/shell-script.ts", import.meta.url));
   });
-  after(() => server.close());
+  afterAll(() => server.close());
 
   it("runs a tool loop of two questions, reusing everything that was evaluated", async () => {
     const base = { model: modelAt(server.url), tools: { bash }, stopWhen: isStepCount(5) };
     const question = { role: "user" as const, content: "Write the file." };
     const first = await generateText({ ...base, messages: [question] });
-    assert.equal(first.text, `First: the file says "${PROOF}".`);
+    expect(first.text).toBe(`First: the file says "${PROOF}".`);
     const again = { role: "user" as const, content: `Read it ${AGAIN}.` };
     const stream = streamText({ ...base, messages: [question, ...first.responseMessages, again] });
-    assert.equal(await stream.text, `Again: the file says "${PROOF}".`);
-    assert.equal(server.answers.length, 4);
+    expect(await stream.text).toBe(`Again: the file says "${PROOF}".`);
+    expect(server.answers.length).toBe(4);
     for (const [at, answer] of server.answers.slice(1).entries()) {
       const last = server.answers[at];
-      assert.equal(answer.reusedTokens, last.promptTokens + last.completionTokens, `request ${at + 2}`);
+      expect(answer.reusedTokens, `request ${at + 2}`).toBe(last.promptTokens + last.completionTokens);
     }
   });
 });
 
 describe("over the nano model", () => {
   let server: ScriptedServer;
-  before(async () => {
+  beforeAll(async () => {
     const engine = { modelPath: BUNDLED_MODEL_PATH, workerUrl: undefined, ctxTokens: 400, threads: 1 };
     server = await scriptedServer(new URL("file:///none"), { engine, modelId: "nano" });
   });
-  after(() => server.close());
+  afterAll(() => server.close());
 
   it("streams the same greedy text twice", async () => {
     const run = async () => {
@@ -173,10 +170,10 @@ describe("over the nano model", () => {
     };
     const first = await run();
     const second = await run();
-    assert.ok(first.text.length > 0);
-    assert.equal(second.text, first.text);
-    assert.ok(second.usage.inputTokenDetails.cacheReadTokens! > 0);
-    for (const { prompt } of server.answers) assert.ok(prompt.endsWith("</think>"));
+    expect(first.text).not.toBe("");
+    expect(second.text).toBe(first.text);
+    expect(second.usage.inputTokenDetails.cacheReadTokens).toBeGreaterThan(0);
+    for (const { prompt } of server.answers) expect(prompt.endsWith("</think>")).toBe(true);
   });
 
   it("makes an object that the schema allows", async () => {
@@ -186,7 +183,7 @@ describe("over the nano model", () => {
       ...{ output: Output.object({ schema }), maxOutputTokens: 100, maxRetries: 0 },
       providerOptions: { ds4: { reasoningEffort: "none" } },
     });
-    assert.deepEqual(schema.parse(output), output);
+    expect(schema.parse(output)).toEqual(output);
   });
 
   it("makes a call where one is demanded", async () => {
@@ -199,8 +196,8 @@ describe("over the nano model", () => {
       },
       providerOptions: { ds4: { reasoningEffort: "none" } },
     });
-    assert.equal(result.finishReason, "tool-calls");
-    assert.equal(result.toolCalls.length, 1);
-    assert.deepEqual(inputSchema.parse(result.toolCalls[0].input), result.toolCalls[0].input);
+    expect(result.finishReason).toBe("tool-calls");
+    expect(result.toolCalls.length).toBe(1);
+    expect(inputSchema.parse(result.toolCalls[0].input)).toEqual(result.toolCalls[0].input);
   });
 });
