@@ -1,5 +1,6 @@
 // The parsed header of a GGUF file: metadata and tensor table, no weights. What every later stage reads.
 import type { GgmlType } from "../blocks/ggml-types.ts";
+import { Ds4Error } from "../core/errors.ts";
 
 /** Scalar value types of GGUF metadata. */
 export type MetadataScalarType =
@@ -58,6 +59,13 @@ export interface TensorInfo {
   /** Absolute offset in that part. */
   offsetBytes: number;
   bytes: number;
+}
+
+/** Values of a tensor. Throws `memory` where they are too many for a number to count. */
+export function valueCount({ name, dims }: Pick<TensorInfo, "name" | "dims">): number {
+  const count = dims.reduce((total, size) => total * size, 1);
+  if (Number.isSafeInteger(count)) return count;
+  throw new Ds4Error("memory", `tensor "${name}" has too many values: [${dims.join(", ")}]`);
 }
 
 /** Reads the bytes of an open GGUF file (all its parts). Close it when done. */

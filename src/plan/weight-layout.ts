@@ -3,7 +3,7 @@
 import { rowBytes } from "../blocks/ggml-types.ts";
 import { UnsupportedModelError } from "../core/errors.ts";
 import { alignUp } from "../core/units.ts";
-import type { TensorInfo } from "../gguf/gguf-file.ts";
+import { type TensorInfo, valueCount } from "../gguf/gguf-file.ts";
 import type { BoundLayer, BoundModel, CompressorTensors, HyperTensors } from "../model/weights.ts";
 
 /** Rows that the kernels interleave: a slice is padded to a multiple (native/cpu/packed_layout.h). */
@@ -47,7 +47,7 @@ export interface WeightPlan {
 }
 
 /**
- * Places every tensor of the model, each exactly once. Throws `unsupported-model` for a tensor of
+ * Places every tensor of the model, each exactly once. Throws `unsupported-model` or `memory` for a tensor of
  * impossible size.
  */
 export function planWeights(model: BoundModel): WeightPlan {
@@ -63,11 +63,6 @@ export function planWeights(model: BoundModel): WeightPlan {
   const indexes = model.layers.flatMap((layer) => layer.tid2eid ?? []).sort(fileOrder);
   const vectorBytes = [...vectors, ...indexes].reduce((sum, tensor) => sum + 4 * valueCount(tensor), 0);
   return { matrices, vectors, indexes, arenaBytes, vectorBytes };
-}
-
-/** Values of a tensor. */
-export function valueCount(tensor: TensorInfo): number {
-  return tensor.dims.reduce((total, size) => total * size, 1);
 }
 
 function placeMatrix(owner: WeightClass, tensor: TensorInfo, offsetBytes: number): PlacedMatrix {

@@ -1,7 +1,7 @@
 // The weights' part of a memory plan: one region per class and type, each tensor in exactly one.
-import type { TensorInfo } from "../gguf/gguf-file.ts";
+import { type TensorInfo, valueCount } from "../gguf/gguf-file.ts";
 import type { PlanInput, Region } from "./memory-plan.ts";
-import { planWeights, valueCount, type WeightClass, type WeightPlan } from "./weight-layout.ts";
+import { planWeights, type WeightClass, type WeightPlan } from "./weight-layout.ts";
 
 const LABELS: Readonly<Record<WeightClass, string>> = {
   embedding: "token embedding",

@@ -1,9 +1,8 @@
 // The tensors that are not matrices: norms, biases and tables, read whole.
 import { blockFormat } from "../blocks/registry.ts";
-import { UnsupportedModelError } from "../core/errors.ts";
-import type { GgufFile, TensorInfo } from "../gguf/gguf-file.ts";
+import { type GgufFile, type TensorInfo, valueCount } from "../gguf/gguf-file.ts";
+import { checkRoutingTable } from "../model/routing-table.ts";
 import type { BoundModel } from "../model/weights.ts";
-import { valueCount } from "../plan/weight-layout.ts";
 
 /** A vector decoded to float32. */
 export function readVector(file: GgufFile, tensor: TensorInfo): Float32Array {
@@ -17,11 +16,6 @@ export function readIndexes(file: GgufFile, tensor: TensorInfo, model: BoundMode
   const bytes = file.readTensor(tensor);
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   const values = Int32Array.from({ length: valueCount(tensor) }, (_, i) => view.getInt32(4 * i, true));
-  const { expertCount } = model.spec;
-  const wrong = values.findIndex((expert) => expert < 0 || expert >= expertCount);
-  if (wrong < 0) return values;
-  throw new UnsupportedModelError(
-    `${file.name}: tensor "${tensor.name}": token ${Math.floor(wrong / tensor.dims[0])} routes to expert ` +
-      `${values[wrong]}, expected 0..${expertCount - 1}`,
-  );
+  checkRoutingTable(file.name, tensor, values, model.spec.expertCount);
+  return values;
 }

@@ -1,11 +1,12 @@
 // Decodes a bound model's tensors to float32, whole and up front. The reference runs small models; a real one in
 // float32 would be a terabyte, so the size is checked before anything is read.
 import { blockFormat } from "../../blocks/registry.ts";
-import { Ds4Error, MemoryError, UnsupportedModelError } from "../../core/errors.ts";
+import { MemoryError } from "../../core/errors.ts";
 import { formatBytes, GIB } from "../../core/units.ts";
-import type { GgufFile, TensorInfo } from "../../gguf/gguf-file.ts";
+import { type GgufFile, type TensorInfo, valueCount } from "../../gguf/gguf-file.ts";
 import type { LayerSpec, ModelSpec } from "../../model/model-spec.ts";
-import type { BoundLayer, BoundModel } from "../../model/weights.ts";
+import { checkRoutingTable } from "../../model/routing-table.ts";
+import type { BoundModel } from "../../model/weights.ts";
 
 /** Decoded weights above this are refused: the reference is for fixtures and comparison, not for real models. */
 export const MAX_DECODED_BYTES = 8 * GIB;
@@ -43,7 +44,10 @@ export function decodeModel(file: GgufFile, model: BoundModel): Decoded<BoundMod
     );
   }
   const decoded = decodeTree(file, model) as Decoded<BoundModel>;
-  for (const layer of decoded.layers) checkRoutingTable(file, layer, model.spec.expertCount);
+  model.layers.forEach(({ tid2eid }, index) => {
+    const table = decoded.layers[index].tid2eid;
+    if (tid2eid && table) checkRoutingTable(file.name, tid2eid, table.data, model.spec.expertCount);
+  });
   return decoded;
 }
 
@@ -87,21 +91,4 @@ function decodeTensor(file: GgufFile, tensor: TensorInfo): Weight {
     blockFormat(tensor.type).decode(bytes, 0, data, 0, count);
   }
   return { name: tensor.name, columns: tensor.dims[0], data };
-}
-
-function checkRoutingTable(file: GgufFile, layer: Decoded<BoundLayer>, expertCount: number): void {
-  const table = layer.tid2eid;
-  if (table === undefined) return;
-  const wrong = table.data.findIndex((expert) => !(expert >= 0 && expert < expertCount));
-  if (wrong < 0) return;
-  throw new UnsupportedModelError(
-    `${file.name}: tensor "${table.name}": token ${Math.floor(wrong / table.columns)} routes to expert ` +
-      `${table.data[wrong]}, expected 0..${expertCount - 1}`,
-  );
-}
-
-function valueCount(tensor: TensorInfo): number {
-  const count = tensor.dims.reduce((total, size) => total * size, 1);
-  if (Number.isSafeInteger(count)) return count;
-  throw new Ds4Error("memory", `tensor "${tensor.name}" has too many values: [${tensor.dims.join(", ")}]`);
 }
