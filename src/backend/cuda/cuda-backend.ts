@@ -1,6 +1,5 @@
 // The CUDA backend: weights, KV states and activations in device memory, kernels ordered by TypeScript.
 import { availableParallelism } from "node:os";
-import { Ds4Error, UsageError } from "../../core/errors.ts";
 import type { KvType } from "../../core/kv-type.ts";
 import type { GgufFile } from "../../gguf/gguf-file.ts";
 import type { ModelSpec } from "../../model/model-spec.ts";
@@ -9,18 +8,12 @@ import { type BoundModel, bindModel } from "../../model/weights.ts";
 import { CUDA_BATCH_TOKENS } from "../../plan/scratch-size.ts";
 import { weightBytesPerToken } from "../../plan/token-traffic.ts";
 import type { LoadOptions } from "../../residency/load-weights.ts";
-import type {
-  Backend,
-  BackendStats,
-  ForwardOptions,
-  ForwardResult,
-  KvState,
-  TokenRange,
-} from "../backend.ts";
+import type { Backend, ForwardOptions } from "../backend.ts";
+import { BackendBase, type HeldBytes, MAX_BATCH_TOKENS, wholeOption } from "../backend-base.ts";
 import { modelWeights } from "../layer-weights.ts";
 import type { NativeAddon } from "../native.ts";
 import { nativeKernels } from "../native-kernels.ts";
-import { checkKvCapacity, layOutRanges } from "../token-batch.ts";
+import type { TokenBatch } from "../token-batch.ts";
 import { CudaError } from "./cuda-error.ts";
 import { canStream } from "./decode-plans.ts";
 import { DeviceMemory } from "./device-memory.ts";
@@ -34,8 +27,6 @@ import type { CudaModelWeights } from "./pass.ts";
 import { CudaScratch } from "./scratch.ts";
 import { StepGraphs } from "./step-graphs.ts";
 import type { CudaSteps, MatrixWork } from "./steps.ts";
-
-const MAX_BATCH_TOKENS = 8192;
 
 /** Options of `createCudaBackend`. */
 export interface CudaOptions extends LoadOptions, DeviceOptions {
@@ -55,10 +46,11 @@ export interface CudaOptions extends LoadOptions, DeviceOptions {
  * `native`; nothing stays allocated on failure.
  */
 export function createCudaBackend(file: GgufFile, addon: NativeAddon, options: CudaOptions = {}): Backend {
-  const maxBatchTokens = options.maxBatchTokens ?? CUDA_BATCH_TOKENS;
-  if (!Number.isInteger(maxBatchTokens) || maxBatchTokens < 1 || maxBatchTokens > MAX_BATCH_TOKENS) {
-    throw new UsageError(`maxBatchTokens: expected 1..${MAX_BATCH_TOKENS}, found ${maxBatchTokens}`);
-  }
+  const maxBatchTokens = wholeOption(
+    "maxBatchTokens",
+    options.maxBatchTokens ?? CUDA_BATCH_TOKENS,
+    MAX_BATCH_TOKENS,
+  );
   const model = bindModel(file);
   const device = openDevice(options);
   try {
@@ -128,35 +120,31 @@ function openParts(
   }
 }
 
-class CudaBackend implements Backend {
+class CudaBackend extends BackendBase<CudaKv, CudaParts> {
   readonly name = "cuda";
   readonly description: string;
-  readonly spec: ModelSpec;
-  readonly maxBatchTokens: number;
-  readonly #states = new Set<CudaKv>();
+  readonly #graphs: StepGraphs;
   readonly #host: HostLogits = { values: new Float32Array(0) };
-  readonly #owns = (kv: KvState): kv is CudaKv => kv instanceof CudaKv && this.#states.has(kv);
-  #parts: CudaParts | null;
   #broken: CudaError | null = null;
-  #forwardCalls = 0;
-  #tokens = 0;
 
   constructor(parts: CudaParts) {
-    this.#parts = parts;
+    super(parts, parts.model.spec, parts.maxBatchTokens);
+    this.#graphs = parts.graphs;
     const { name, computeCapability } = parts.device.device;
     this.description = `${name}, compute capability ${(computeCapability / 10).toFixed(1)}`;
-    this.spec = parts.model.spec;
-    this.maxBatchTokens = parts.maxBatchTokens;
   }
 
-  createKv(capacityTokens: number): KvState {
-    const { device, scratch, graphs, rowParts } = this.#open();
+  protected override open(): CudaParts {
+    if (this.#broken !== null) throw this.#broken;
+    return super.open();
+  }
+
+  protected allocateKv({ device, scratch, graphs, rowParts }: CudaParts, capacityTokens: number): CudaKv {
     const { spec, maxBatchTokens } = this;
-    checkKvCapacity(spec, capacityTokens);
     return this.#guard(() => {
       const owner = {
         ...{ spec, maxBatchTokens, rowParts, stream: device.stream },
-        onClose: (closed: CudaKv) => this.#forget(closed),
+        onClose: (closed: CudaKv) => this.forget(closed),
       };
       const state = new CudaKv(owner, capacityTokens);
       try {
@@ -166,60 +154,37 @@ class CudaBackend implements Backend {
         closeQuietly(() => state.close());
         throw error;
       }
-      this.#states.add(state);
       return state;
     });
   }
 
-  forward(ranges: readonly TokenRange[], options: ForwardOptions = {}): ForwardResult {
-    const { device, steps, work, scratch, model, graphs, streams } = this.#open();
-    const { spec, maxBatchTokens } = this;
-    const batch = layOutRanges(ranges, { spec, maxBatchTokens, owns: this.#owns });
+  protected compute(parts: CudaParts, batch: TokenBatch<CudaKv>, options: ForwardOptions): Float32Array[] {
+    const { device, steps, work, scratch, model, graphs, streams } = parts;
+    const { spec } = this;
     const tokens = batch.tokens.length;
-    if (tokens === 0) return { logits: [] };
     const pass = {
       ...{ ctx: device, steps, work, spec, scratch, buffers: scratch.buffers, batch, tokens, options },
       ...{ graphs, streams },
     };
-    const logits = this.#guard(() => forwardBatch(pass, model, this.#host));
-    this.#forwardCalls++;
-    this.#tokens += tokens;
-    return { logits };
+    return this.#guard(() => forwardBatch(pass, model, this.#host));
   }
 
-  stats(): BackendStats {
-    const parts = this.#parts;
-    return {
-      forwardCalls: this.#forwardCalls,
-      tokens: this.#tokens,
-      weightBytes: parts?.weights.bytes ?? 0,
-      kvBytes: [...this.#states].reduce((total, state) => total + state.bytes, 0),
-      scratchBytes: (parts?.scratch.bytes ?? 0) + (parts?.workMemory.bytes ?? 0),
-      weightBytesPerToken: parts?.weightBytesPerToken ?? 0,
-    };
+  protected heldBytes({ weights, scratch, workMemory, weightBytesPerToken }: CudaParts): HeldBytes {
+    const scratchBytes = scratch.bytes + workMemory.bytes;
+    return { weightBytes: weights.bytes, scratchBytes, weightBytesPerToken };
   }
 
-  close(): void {
-    if (this.#parts === null) return;
-    const { device, weights, scratch, workMemory, graphs } = this.#parts;
+  protected release(parts: CudaParts, states: readonly CudaKv[]): void {
+    const { device, weights, scratch, workMemory, graphs } = parts;
     closeQuietly(() => graphs.clear());
-    this.#parts = null;
     // After a lost device giving back fails too, and the driver has taken everything already.
-    for (const part of [...this.#states, workMemory, scratch, weights, device]) {
-      closeQuietly(() => part.close());
-    }
+    for (const part of [...states, workMemory, scratch, weights, device]) closeQuietly(() => part.close());
   }
 
   /** Recorded steps hold the addresses of the states that they work on. */
-  #forget(closed: CudaKv): void {
-    this.#states.delete(closed);
-    this.#parts?.graphs.clear();
-  }
-
-  #open(): CudaParts {
-    if (this.#broken !== null) throw this.#broken;
-    if (this.#parts === null) throw new Ds4Error("session", "the backend is closed");
-    return this.#parts;
+  protected override forget(closed: CudaKv): void {
+    super.forget(closed);
+    this.#graphs.clear();
   }
 
   /** Remembers failures after which the device does not answer any more: later calls repeat them at once. */

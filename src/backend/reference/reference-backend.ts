@@ -1,19 +1,10 @@
 // The reference backend: the readable oracle that the fast ones are compared with. Plain TypeScript, weights
 // decoded to float32, one file per block of the model.
-import { Ds4Error, MemoryError } from "../../core/errors.ts";
 import type { GgufFile } from "../../gguf/gguf-file.ts";
-import type { ModelSpec } from "../../model/model-spec.ts";
 import { type BoundModel, bindModel } from "../../model/weights.ts";
-import type {
-  Backend,
-  BackendStats,
-  ForwardOptions,
-  ForwardResult,
-  KvState,
-  TokenRange,
-} from "../backend.ts";
-import { checkKvCapacity, layOutRanges } from "../token-batch.ts";
-import { forwardBatch } from "./forward.ts";
+import type { Backend, ForwardOptions } from "../backend.ts";
+import { allocateArrays, BackendBase, type HeldBytes } from "../backend-base.ts";
+import { type Batch, forwardBatch } from "./forward.ts";
 import { ReferenceKv } from "./kv-state.ts";
 import { createRounding, type QatRounding, type Rounding } from "./rounding.ts";
 import { type Decoded, decodedBytes, decodeModel } from "./weight-decoding.ts";
@@ -39,17 +30,11 @@ export function createReferenceBackend(file: GgufFile, options: ReferenceOptions
   return new ReferenceBackend(decodeModel(file, bound), decodedBytes(bound), rounding, options);
 }
 
-class ReferenceBackend implements Backend {
+class ReferenceBackend extends BackendBase<ReferenceKv, Decoded<BoundModel>> {
   readonly name = "reference";
   readonly description = "plain TypeScript, float32 weights, one thread";
-  readonly spec: ModelSpec;
-  readonly maxBatchTokens: number;
   readonly #rounding: Rounding;
   readonly #weightBytes: number;
-  readonly #states = new Set<ReferenceKv>();
-  #model: Decoded<BoundModel> | null;
-  #forwardCalls = 0;
-  #tokens = 0;
 
   constructor(
     model: Decoded<BoundModel>,
@@ -57,58 +42,28 @@ class ReferenceBackend implements Backend {
     rounding: Rounding,
     options: ReferenceOptions,
   ) {
-    this.#model = model;
+    super(model, model.spec, options.maxBatchTokens ?? DEFAULT_BATCH_TOKENS);
     this.#weightBytes = weightBytes;
     this.#rounding = rounding;
-    this.spec = model.spec;
-    this.maxBatchTokens = options.maxBatchTokens ?? DEFAULT_BATCH_TOKENS;
   }
 
-  createKv(capacityTokens: number): KvState {
-    this.#openModel();
-    checkKvCapacity(this.spec, capacityTokens);
-    try {
-      const state = new ReferenceKv(this.spec, capacityTokens, (closed) => this.#states.delete(closed));
-      this.#states.add(state);
-      return state;
-    } catch (error) {
-      if (!(error instanceof RangeError)) throw error;
-      throw new MemoryError(`no memory for a KV state of ${capacityTokens} tokens`, Number.NaN, Number.NaN);
-    }
+  protected allocateKv(_model: Decoded<BoundModel>, capacityTokens: number): ReferenceKv {
+    return allocateArrays(
+      `a KV state of ${capacityTokens} tokens`,
+      () => new ReferenceKv(this.spec, capacityTokens, (closed) => this.forget(closed)),
+    );
   }
 
-  forward(ranges: readonly TokenRange[], options: ForwardOptions = {}): ForwardResult {
-    const model = this.#openModel();
-    const batch = layOutRanges(ranges, {
-      spec: this.spec,
-      maxBatchTokens: this.maxBatchTokens,
-      owns: (kv): kv is ReferenceKv => kv instanceof ReferenceKv && this.#states.has(kv),
-    });
-    const logits = forwardBatch(model, batch, this.#rounding, options);
-    this.#forwardCalls++;
-    this.#tokens += batch.tokens.length;
-    return { logits };
+  protected compute(model: Decoded<BoundModel>, batch: Batch, options: ForwardOptions): Float32Array[] {
+    return forwardBatch(model, batch, this.#rounding, options);
   }
 
-  stats(): BackendStats {
-    const kvBytes = [...this.#states].reduce((total, state) => total + state.bytes, 0);
-    return {
-      forwardCalls: this.#forwardCalls,
-      tokens: this.#tokens,
-      weightBytes: this.#model === null ? 0 : this.#weightBytes,
-      kvBytes,
-      scratchBytes: 0, // activations are fresh arrays, left to the garbage collector
-      weightBytesPerToken: 0,
-    };
+  protected heldBytes(): HeldBytes {
+    // Activations are fresh arrays, left to the garbage collector.
+    return { weightBytes: this.#weightBytes, scratchBytes: 0, weightBytesPerToken: 0 };
   }
 
-  close(): void {
-    this.#model = null;
-    for (const state of [...this.#states]) state.close();
-  }
-
-  #openModel(): Decoded<BoundModel> {
-    if (this.#model === null) throw new Ds4Error("session", "the backend is closed");
-    return this.#model;
+  protected release(_model: Decoded<BoundModel>, states: readonly ReferenceKv[]): void {
+    for (const state of states) state.close();
   }
 }
