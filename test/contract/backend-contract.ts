@@ -203,6 +203,21 @@ function describeStates(backend: () => Backend, { self }: ContractTolerances): v
     kv.close();
   });
 
+  test("of two sections of one name the checked one is restored, and unknown sections are left out", () => {
+    const kv = backend().createKv(CAPACITY);
+    forwardOne(backend(), kv, testTokens(21, 7), "none");
+    const good = kv.snapshot();
+    const more = ["0.window", "99.window", "0.unknown"].map((name) => ({
+      name,
+      shape: [1, 1],
+      data: Float32Array.of(9),
+    }));
+    kv.reset();
+    kv.restore({ ...good, sections: [...more, ...good.sections] });
+    expect(kv.snapshot()).toEqual(good);
+    kv.close();
+  });
+
   test("a state's bytes stay constant, and are counted while it is open", () => {
     const before = backend().stats().kvBytes;
     const kv = backend().createKv(CAPACITY);

@@ -3,11 +3,9 @@
 // - window rows go into a ring that is longer than the window by a whole batch;
 // - compressed entries go behind those that are valid;
 // - unfinished windows have two slots each: a pass that closes a window writes the other one, and `advance` flips.
-import { Ds4Error } from "../../core/errors.ts";
 import type { ModelSpec } from "../../model/model-spec.ts";
 import { type CompressorSizes, kvRingRows, type LayerKvSizes, layerKvSizes } from "../../plan/kv-size.ts";
-import type { KvState } from "../backend.ts";
-import { checkKvSnapshot, type KvSnapshot, kvSectionShapes, kvShapeKey } from "../kv-snapshot.ts";
+import { KvStateBase } from "../kv-state-base.ts";
 import { residentFloats } from "./resident-array.ts";
 
 /** Raw projections of an unfinished window, and where windows overlap the a halves of the last finished one. */
@@ -44,15 +42,11 @@ export function nextSlot(cache: CompressorCache, start: number, count: number): 
 }
 
 /** The CPU backend's `KvState`. */
-export class CpuKv implements KvState {
-  readonly capacityTokens: number;
+export class CpuKv extends KvStateBase {
   readonly bytes: number;
   readonly ringRows: number;
   readonly layers: readonly LayerCache[];
-  readonly #spec: ModelSpec;
   readonly #onClose: (state: CpuKv) => void;
-  #lengthTokens = 0;
-  #closed = false;
 
   /** `onClose` is called once, when the state is closed. */
   constructor(
@@ -61,9 +55,8 @@ export class CpuKv implements KvState {
     maxBatchTokens: number,
     onClose: (state: CpuKv) => void,
   ) {
-    this.#spec = spec;
+    super(spec, capacityTokens);
     this.#onClose = onClose;
-    this.capacityTokens = capacityTokens;
     this.ringRows = kvRingRows(spec, capacityTokens, maxBatchTokens);
     this.layers = spec.layers.map((layer) =>
       allocateLayer(layerKvSizes(spec, layer, capacityTokens, maxBatchTokens)),
@@ -71,60 +64,16 @@ export class CpuKv implements KvState {
     this.bytes = this.layers.reduce((sum, layer) => sum + layerBytes(layer), 0);
   }
 
-  get lengthTokens(): number {
-    return this.#lengthTokens;
-  }
-
-  get closed(): boolean {
-    return this.#closed;
-  }
-
-  /** Makes the rows of the last pass part of the state. For the forward pass only. */
-  advance(tokens: number): void {
+  override advance(tokens: number): void {
     for (const { compressor, indexer } of this.layers) {
       for (const cache of [compressor, indexer]) {
-        if (cache !== undefined) cache.current = nextSlot(cache, this.#lengthTokens, tokens);
+        if (cache !== undefined) cache.current = nextSlot(cache, this.lengthTokens, tokens);
       }
     }
-    this.#lengthTokens += tokens;
+    super.advance(tokens);
   }
 
-  snapshot(): KvSnapshot {
-    this.#checkOpen();
-    const sections = kvSectionShapes(this.#spec, this.#lengthTokens).map(({ name, shape }) => {
-      const data = new Float32Array(shape[0] * shape[1]);
-      this.#copySection(name, data, false, this.#lengthTokens);
-      return { name, shape, data };
-    });
-    return { lengthTokens: this.#lengthTokens, shapeKey: kvShapeKey(this.#spec), sections };
-  }
-
-  restore(snapshot: KvSnapshot): void {
-    this.#checkOpen();
-    checkKvSnapshot(this.#spec, this.capacityTokens, snapshot);
-    for (const { name } of kvSectionShapes(this.#spec, snapshot.lengthTokens)) {
-      const section = snapshot.sections.find((each) => each.name === name)!;
-      this.#copySection(name, section.data, true, snapshot.lengthTokens);
-    }
-    this.#lengthTokens = snapshot.lengthTokens;
-  }
-
-  reset(): void {
-    this.#lengthTokens = 0;
-  }
-
-  close(): void {
-    if (this.#closed) return;
-    this.#closed = true;
-    this.#onClose(this);
-  }
-
-  #checkOpen(): void {
-    if (this.#closed) throw new Ds4Error("session", "this KV state is closed; create a new one");
-  }
-
-  /** Moves one section of a state of `lengthTokens` tokens out to `data`, or in from it. */
-  #copySection(name: string, data: Float32Array, inward: boolean, lengthTokens: number): void {
+  protected copySection(name: string, data: Float32Array, inward: boolean, lengthTokens: number): void {
     const [index, kind] = name.split(".");
     const layer = this.layers[Number(index)];
     if (kind === "window") {
@@ -145,8 +94,12 @@ export class CpuKv implements KvState {
     else data.set(place.subarray(0, data.length));
   }
 
+  protected release(): void {
+    this.#onClose(this);
+  }
+
   #copyWindow(ring: Float32Array, data: Float32Array, inward: boolean, lengthTokens: number): void {
-    const { headDim } = this.#spec;
+    const { headDim } = this.spec;
     const rows = data.length / headDim;
     for (let row = 0; row < rows; row++) {
       const at = ((lengthTokens - rows + row) % this.ringRows) * headDim;

@@ -1,11 +1,10 @@
 // The attention state of one sequence on the device: window ring and compressed entries in one or two halves per value
 // (half-rows.ts), unfinished windows' raw projections in float32. Allocated once; as on the CPU, a pass writes only places that the state before it does not
 // read, so a pass that fails leaves the state as it was.
-import { Ds4Error } from "../../core/errors.ts";
 import type { LayerSpec, ModelSpec } from "../../model/model-spec.ts";
 import { type CompressorSizes, kvRingRows, layerKvSizes, pendingValues } from "../../plan/kv-size.ts";
-import type { KvState } from "../backend.ts";
-import { checkKvSnapshot, type KvSnapshot, kvSectionShapes, kvShapeKey } from "../kv-snapshot.ts";
+import type { KvSection } from "../kv-snapshot.ts";
+import { KvStateBase } from "../kv-state-base.ts";
 import { type DeviceBuffer, DeviceMemory } from "./device-memory.ts";
 import { floatsOfRows, HALF_BYTES, type RowParts, rowsOfFloats } from "./half-rows.ts";
 import { compressorSlotValues, nextSlots } from "./sequence-steps.ts";
@@ -50,10 +49,9 @@ export function slotRatios(spec: ModelSpec): number[] {
 }
 
 /** The CUDA backend's `KvState`. */
-export class CudaKv implements KvState {
+export class CudaKv extends KvStateBase {
   /** Of no other state of this process. */
   readonly id = nextId++;
-  readonly capacityTokens: number;
   readonly bytes: number;
   readonly ringRows: number;
   readonly rowParts: RowParts;
@@ -62,14 +60,12 @@ export class CudaKv implements KvState {
   readonly #memory: DeviceMemory;
   readonly #ratios: readonly number[];
   #slots = 0;
-  #lengthTokens = 0;
-  #closed = false;
 
   /** Throws `memory` or `cuda`; nothing stays allocated then. */
   constructor(owner: KvOwner, capacityTokens: number) {
     const { spec, stream, maxBatchTokens, rowParts } = owner;
+    super(spec, capacityTokens);
     this.#owner = owner;
-    this.capacityTokens = capacityTokens;
     this.rowParts = rowParts;
     this.ringRows = kvRingRows(spec, capacityTokens, maxBatchTokens);
     this.#ratios = slotRatios(spec);
@@ -89,66 +85,34 @@ export class CudaKv implements KvState {
     }
   }
 
-  get lengthTokens(): number {
-    return this.#lengthTokens;
-  }
-
   /** Bit i: which slot of the compressors with slot bit i is valid. */
   get slots(): number {
     return this.#slots;
   }
 
-  /** Makes the rows of the last pass part of the state. For the forward pass only. */
-  advance(tokens: number): void {
+  override advance(tokens: number): void {
     this.#ratios.forEach((ratio, bit) => {
-      this.#slots = nextSlots(this.#slots, bit, ratio, this.#lengthTokens, tokens);
+      this.#slots = nextSlots(this.#slots, bit, ratio, this.lengthTokens, tokens);
     });
-    this.#lengthTokens += tokens;
+    super.advance(tokens);
   }
 
-  snapshot(): KvSnapshot {
-    this.#checkOpen();
-    const { spec } = this.#owner;
-    const sections = kvSectionShapes(spec, this.#lengthTokens).map(({ name, shape }) => {
-      const data = new Float32Array(shape[0] * shape[1]);
-      this.#copySection(name, data, false, this.#lengthTokens);
-      return { name, shape, data };
-    });
-    return { lengthTokens: this.#lengthTokens, shapeKey: kvShapeKey(spec), sections };
+  protected override copyIn(sections: readonly KvSection[], lengthTokens: number): void {
+    super.copyIn(sections, lengthTokens);
+    this.#owner.stream.synchronize();
   }
 
-  restore(snapshot: KvSnapshot): void {
-    this.#checkOpen();
-    const { spec, stream } = this.#owner;
-    checkKvSnapshot(spec, this.capacityTokens, snapshot);
-    const sections = new Map(snapshot.sections.map((section) => [section.name, section.data]));
-    for (const { name } of kvSectionShapes(spec, snapshot.lengthTokens)) {
-      this.#copySection(name, sections.get(name)!, true, snapshot.lengthTokens);
-    }
-    stream.synchronize();
-    this.#lengthTokens = snapshot.lengthTokens;
-  }
-
-  reset(): void {
-    this.#lengthTokens = 0;
-  }
-
-  close(): void {
-    if (this.#closed) return;
-    this.#closed = true;
+  protected release(): void {
     this.#owner.onClose(this);
     this.#memory.close();
-  }
-
-  #checkOpen(): void {
-    if (this.#closed) throw new Ds4Error("session", "this KV state is closed; create a new one");
   }
 
   #layerState(
     { index, compressRatio: ratio, hasIndexer }: LayerSpec,
     parts: Record<string, DeviceBuffer>,
   ): LayerState {
-    const { spec, maxBatchTokens } = this.#owner;
+    const { spec } = this;
+    const { maxBatchTokens } = this.#owner;
     const sizes = layerKvSizes(spec, spec.layers[index], this.capacityTokens, maxBatchTokens);
     const state = (kind: string, of: CompressorSizes | undefined): CompressorState | undefined =>
       of && {
@@ -162,8 +126,7 @@ export class CudaKv implements KvState {
     };
   }
 
-  /** Moves one section of a state of `lengthTokens` tokens out to `data`, or in from it. */
-  #copySection(name: string, data: Float32Array, inward: boolean, lengthTokens: number): void {
+  protected copySection(name: string, data: Float32Array, inward: boolean, lengthTokens: number): void {
     const [index, kind] = name.split(".");
     const layer = this.layers[Number(index)];
     if (kind === "window") {
@@ -177,7 +140,7 @@ export class CudaKv implements KvState {
   }
 
   #copyWindow(ring: DeviceBuffer, data: Float32Array, inward: boolean, lengthTokens: number): void {
-    const { headDim } = this.#owner.spec;
+    const { headDim } = this.spec;
     const rows = data.length / headDim;
     for (let row = 0; row < rows; ) {
       const at = (lengthTokens - rows + row) % this.ringRows;

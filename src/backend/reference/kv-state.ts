@@ -1,10 +1,8 @@
 // The attention state of one sequence: per layer the window's rows and the compressors' entries and unfinished
 // windows. Everything is allocated at creation; how full it is follows from the length alone.
-import { Ds4Error } from "../../core/errors.ts";
 import type { LayerSpec, ModelSpec } from "../../model/model-spec.ts";
 import { compressorWidth } from "../../model/weights.ts";
-import type { KvState } from "../backend.ts";
-import { checkKvSnapshot, type KvSnapshot, kvSectionShapes, kvShapeKey } from "../kv-snapshot.ts";
+import { KvStateBase } from "../kv-state-base.ts";
 
 /** State of one compressor. With n tokens seen, floor(n/ratio) entries and n mod ratio pending rows are valid. */
 export interface CompressorState {
@@ -29,67 +27,30 @@ export interface LayerState {
 }
 
 /** The reference backend's `KvState`. */
-export class ReferenceKv implements KvState {
-  readonly capacityTokens: number;
+export class ReferenceKv extends KvStateBase {
   readonly bytes: number;
   readonly layers: readonly LayerState[];
-  readonly #spec: ModelSpec;
   /** Arrays by section name; a section's valid values are the first ones of its array. */
   readonly #storage: ReadonlyMap<string, Float32Array>;
   readonly #onClose: (state: ReferenceKv) => void;
-  #lengthTokens = 0;
-  #closed = false;
 
   /** `onClose` is called once, when the state is closed. */
   constructor(spec: ModelSpec, capacityTokens: number, onClose: (state: ReferenceKv) => void) {
-    this.#spec = spec;
-    this.capacityTokens = capacityTokens;
+    super(spec, capacityTokens);
     this.layers = spec.layers.map((layer) => allocateLayer(spec, layer, capacityTokens));
     this.#storage = storageOf(this.layers);
     this.#onClose = onClose;
     this.bytes = [...this.#storage.values()].reduce((total, array) => total + array.byteLength, 0);
   }
 
-  get lengthTokens(): number {
-    return this.#lengthTokens;
+  protected copySection(name: string, data: Float32Array, inward: boolean): void {
+    const values = this.#storage.get(name)!;
+    if (inward) values.set(data);
+    else data.set(values.subarray(0, data.length));
   }
 
-  get closed(): boolean {
-    return this.#closed;
-  }
-
-  /** Counts tokens whose rows have been written. For the forward pass only. */
-  advance(tokens: number): void {
-    this.#lengthTokens += tokens;
-  }
-
-  snapshot(): KvSnapshot {
-    this.#checkOpen();
-    const sections = kvSectionShapes(this.#spec, this.#lengthTokens).map(({ name, shape }) => {
-      return { name, shape, data: this.#storage.get(name)!.slice(0, shape[0] * shape[1]) };
-    });
-    return { lengthTokens: this.#lengthTokens, shapeKey: kvShapeKey(this.#spec), sections };
-  }
-
-  restore(snapshot: KvSnapshot): void {
-    this.#checkOpen();
-    checkKvSnapshot(this.#spec, this.capacityTokens, snapshot);
-    for (const section of snapshot.sections) this.#storage.get(section.name)?.set(section.data);
-    this.#lengthTokens = snapshot.lengthTokens;
-  }
-
-  reset(): void {
-    this.#lengthTokens = 0;
-  }
-
-  close(): void {
-    if (this.#closed) return;
-    this.#closed = true;
+  protected release(): void {
     this.#onClose(this);
-  }
-
-  #checkOpen(): void {
-    if (this.#closed) throw new Ds4Error("session", "this KV state is closed; create a new one");
   }
 }
 
