@@ -23,7 +23,7 @@ const ALLOWED: Record<string, string[]> = {
   plan: ["core", "blocks", "gguf", "model", "machine"],
   backend: ["core", "blocks", "model"],
   "backend/native.ts": ["core"],
-  "backend/native-kernels.ts": ["core", "backend/native.ts"],
+  "backend/native-kernels.ts": ["core", "backend/native.ts", "plan"],
   "backend/layer-weights.ts": ["gguf", "model"],
   "backend/reference": ["core", "blocks", "gguf", "model", "backend"],
   "backend/cpu": [

@@ -183,21 +183,22 @@ Napi::Value WorkspaceObject::threads(const Napi::CallbackInfo& info) {
   return Napi::Number::New(info.Env(), workspace_ ? workspace_->pool.size() : 0);
 }
 
-// reserve(inputValues, sharedInputValues, mixes, rowToken, slotRow, expertBegin, identity, gate, down)
+// reserve({ inputValues, sharedInputValues, mixes, rowToken, slotRow, expertBegin, identity, gate, down })
 void WorkspaceObject::reserve(const Napi::CallbackInfo& info) {
   Workspace& work = unwrap(info.Env(), info.This());
+  const Napi::Object given = objectArgument(info, 0, "counts");
   constexpr double kMaxCount = 1ull << 40;
-  const auto count = [&](size_t index, const char* name) { return wholeNumber(info, index, name, 0, kMaxCount); };
+  const auto count = [&](const char* name) { return wholeNumber(given, name, 0, kMaxCount); };
   Workspace::Counts counts{};
-  counts.inputValues = count(0, "inputValues");
-  counts.sharedInputValues = count(1, "sharedInputValues");
-  counts.mixes = count(2, "mixes");
-  counts.rowToken = count(3, "rowToken");
-  counts.slotRow = count(4, "slotRow");
-  counts.expertBegin = count(5, "expertBegin");
-  counts.identity = count(6, "identity");
-  counts.gate = count(7, "gate");
-  counts.down = count(8, "down");
+  counts.inputValues = count("inputValues");
+  counts.sharedInputValues = count("sharedInputValues");
+  counts.mixes = count("mixes");
+  counts.rowToken = count("rowToken");
+  counts.slotRow = count("slotRow");
+  counts.expertBegin = count("expertBegin");
+  counts.identity = count("identity");
+  counts.gate = count("gate");
+  counts.down = count("down");
   try {
     work.reserve(counts);
   } catch (const std::exception&) {

@@ -62,7 +62,7 @@ class WeightMatrixObject : public Napi::ObjectWrap<WeightMatrixObject> {
   PackedMatrix matrix_;
 };
 
-/// JavaScript: new Workspace(threads); .threads; .reserve(nine counts); .bytes; .close()
+/// JavaScript: new Workspace(threads); .threads; .reserve(counts); .bytes; .close()
 class WorkspaceObject : public Napi::ObjectWrap<WorkspaceObject> {
  public:
   static Napi::Function define(Napi::Env env);

@@ -25,13 +25,8 @@ namespace {
 constexpr double kMaxOffset = 9e15;
 constexpr double kMaxBufferBytes = 1 << 30;
 
-double option(const Napi::Object& options, const char* name, double fallback, double min, double max) {
-  const Napi::Value value = options.Get(name);
-  const double number = value.IsUndefined() ? fallback : value.IsNumber() ? value.As<Napi::Number>().DoubleValue() : NAN;
-  if (number >= min && number <= max && number == std::floor(number)) return number;
-  throw Napi::RangeError::New(options.Env(), std::string(name) + ": expected a whole number in " +
-                                                 std::to_string(static_cast<int64_t>(min)) + ".." +
-                                                 std::to_string(static_cast<int64_t>(max)));
+int64_t option(const Napi::Object& options, const char* name, int64_t fallback, double min, double max) {
+  return options.Get(name).IsUndefined() ? fallback : wholeNumber(options, name, min, max);
 }
 
 std::vector<int> descriptorsOf(const Napi::CallbackInfo& info) {
@@ -136,16 +131,15 @@ class SpanReaderObject : public Napi::ObjectWrap<SpanReaderObject> {
   explicit SpanReaderObject(const Napi::CallbackInfo& info) : Napi::ObjectWrap<SpanReaderObject>(info) {
     const Napi::Env env = info.Env();
     const std::vector<int> descriptors = descriptorsOf(info);
-    if (!info[2].IsObject()) throw Napi::TypeError::New(env, "options: expected an object");
-    const auto given = info[2].As<Napi::Object>();
+    const Napi::Object given = objectArgument(info, 2, "options");
     SpanReaderOptions options;
-    options.bufferBytes = static_cast<size_t>(option(given, "bufferBytes", NAN, 1, kMaxBufferBytes));
-    options.buffers = static_cast<int>(option(given, "buffers", NAN, 2, 64));
-    options.threads = static_cast<int>(option(given, "threads", NAN, 1, 64));
+    options.bufferBytes = static_cast<size_t>(wholeNumber(given, "bufferBytes", 1, kMaxBufferBytes));
+    options.buffers = static_cast<int>(wholeNumber(given, "buffers", 2, 64));
+    options.threads = static_cast<int>(wholeNumber(given, "threads", 1, 64));
     const Napi::Value bypass = given.Get("bypassCache");
     options.bypassCache = bypass.IsUndefined() || bypass.ToBoolean();
-    options.maxReadBytes = static_cast<int64_t>(option(given, "maxReadBytes", 1 << 30, 1, 1 << 30));
-    options.failAtByte = static_cast<int64_t>(option(given, "failAtByte", -1, -1, kMaxOffset));
+    options.maxReadBytes = option(given, "maxReadBytes", 1 << 30, 1, 1 << 30);
+    options.failAtByte = option(given, "failAtByte", -1, -1, kMaxOffset);
     const auto spans = spansOf(info, descriptors.size(), static_cast<double>(options.bufferBytes));
     if (given.Get("matrices").IsArray()) {
       arenas_ = arenasOf(env, given.Get("matrices").As<Napi::Array>());

@@ -2,6 +2,7 @@
 // Every function checks sizes at its boundary and throws RangeError or TypeError on misuse. Float arrays are row-major.
 // All calls are synchronous and run on the workspace's thread team, one at a time.
 import { Ds4Error } from "../core/errors.ts";
+import type { WorkspaceCounts } from "../plan/workspace-size.ts";
 import type { NativeAddon } from "./native.ts";
 
 /** Memory for weights, outside V8's heap. */
@@ -31,18 +32,8 @@ export interface Workspace {
   readonly threads: number;
   /** Bytes in use by the scratch of the steps; grows with the largest batch so far. */
   readonly bytes: number;
-  /** Grows the vectors to their final sizes, in the order of `WorkspaceCounts`; throws when there is no memory. */
-  reserve(
-    inputValues: number,
-    sharedInputValues: number,
-    mixes: number,
-    rowToken: number,
-    slotRow: number,
-    expertBegin: number,
-    identity: number,
-    gate: number,
-    down: number,
-  ): void;
+  /** Grows the vectors to their final sizes; throws an Error when there is no memory. */
+  reserve(counts: WorkspaceCounts): void;
   close(): void;
 }
 

@@ -147,17 +147,7 @@ function reserveWorkspace(
   // More rows of logits than one are asked for by scoring alone, which grows the vectors by what the plan says.
   const counts = workspaceCounts(model, { ctxTokens, batchTokens, headRows: 1 });
   try {
-    workspace.reserve(
-      counts.inputValues,
-      counts.sharedInputValues,
-      counts.mixes,
-      counts.rowToken,
-      counts.slotRow,
-      counts.expertBegin,
-      counts.identity,
-      counts.gate,
-      counts.down,
-    );
+    workspace.reserve(counts);
   } catch (error) {
     const reason = error instanceof Error ? error.message : String(error);
     throw new MemoryError(
