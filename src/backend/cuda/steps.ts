@@ -1,8 +1,9 @@
 // The steps that a pass is made of, as the host code sees them: kernel launches, or for tests anything that does the same.
-import type { ModelSpec } from "../../model/model-spec.ts";
-import type { CudaContext } from "./context.ts";
 import type { DeviceBuffer } from "./device-memory.ts";
+import type * as experts from "./expert-products.ts";
 import type { DeviceMatrix } from "./matrix.ts";
+import type * as plans from "./matrix-plans.ts";
+import type * as dense from "./matrix-steps.ts";
 import type * as sequence from "./sequence-steps.ts";
 
 /** The int8 form of activations, written by a product for itself and those beside it. */
@@ -32,74 +33,9 @@ export interface ExpertMatrices {
 }
 
 /** Products with weights. Activations are float32, row-major, with the shapes of native-kernels.ts. */
-export interface MatrixSteps {
-  /** Bytes of the working memory for batches of up to `maxBatchTokens`. */
-  workBytes(spec: ModelSpec, maxBatchTokens: number): { input: number; routing: number };
-  /** outs[i] [rows, matrices[i].rows] = x [rows, cols] times each matrix. */
-  multiply(
-    ctx: CudaContext,
-    rows: number,
-    x: DeviceBuffer,
-    cols: number,
-    matrices: readonly DeviceMatrix[],
-    outs: readonly DeviceBuffer[],
-    input: QuantizedInput,
-  ): void;
-  /** x [rows, groups, cols], out [rows, groups, matrix.rows / groups]. */
-  multiplyGroups(
-    ctx: CudaContext,
-    rows: number,
-    groups: number,
-    matrix: DeviceMatrix,
-    x: DeviceBuffer,
-    out: DeviceBuffer,
-    input: QuantizedInput,
-  ): void;
-  /** streams [tokens, copies, cols]: each copy the token's row. */
-  embed(
-    ctx: CudaContext,
-    tokens: number,
-    copies: number,
-    matrix: DeviceMatrix,
-    ids: DeviceBuffer,
-    streams: DeviceBuffer,
-  ): void;
-  /** Groups the slots of ids [tokens, used] by expert ascending, tokens in order. */
-  groupByExpert(
-    ctx: CudaContext,
-    ids: DeviceBuffer,
-    tokens: number,
-    used: number,
-    experts: number,
-    routing: ExpertGroups,
-  ): void;
-  /** h [tokens * used, inner], rows grouped by expert; sharedH [tokens, sharedInner]. */
-  expertsUp(
-    ctx: CudaContext,
-    experts: ExpertMatrices,
-    tokens: number,
-    used: number,
-    limit: number,
-    sharedLimit: number,
-    x: DeviceBuffer,
-    ids: DeviceBuffer,
-    routing: ExpertGroups,
-    h: DeviceBuffer,
-    sharedH: DeviceBuffer,
-  ): void;
-  /** out [tokens, hidden]. */
-  expertsDown(
-    ctx: CudaContext,
-    experts: ExpertMatrices,
-    tokens: number,
-    used: number,
-    h: DeviceBuffer,
-    sharedH: DeviceBuffer,
-    weights: DeviceBuffer,
-    routing: ExpertGroups,
-    out: DeviceBuffer,
-  ): void;
-}
+export type MatrixSteps = Pick<typeof plans, "workBytes"> &
+  Pick<typeof dense, "multiply" | "multiplyGroups" | "embed"> &
+  Pick<typeof experts, "groupByExpert" | "expertsUp" | "expertsDown">;
 
 /** Everything else. */
 export type SequenceSteps = Pick<
