@@ -7,77 +7,89 @@
 #include "common/load.h"
 #include "common/lattice-grids.h"
 #include "cpu/rare_types.h"
+#include "cpu/tile_impl.h"
 
 namespace ds4 {
 
 namespace {
 
-void decodeQ80Int(const uint8_t* panel, int sub, IntTile& tile) {
-  tile.quants[sub] = panel + q80_panel::kQuants;
-  for (int row = 0; row < kPanelRows; row++) tile.scales[sub][row] = halfToFloat(loadAs<uint16_t>(panel + 2 * row));
-}
+// The portable decoders.
+struct Portable {
+  static void halves(const uint8_t* from, float* to) {
+    for (int row = 0; row < kPanelRows; row++) to[row] = halfToFloat(loadAs<uint16_t>(from + 2 * row));
+  }
 
-void decodeQ2KInt(const uint8_t* panel, IntTile& tile) {
-  for (int j = 0; j < 16; j++) {
-    for (int row = 0; row < kPanelRows; row++) {
-      const int packed = panel[q2k_panel::kScales + 32 * (j / 2) + 2 * row + j % 2];
-      tile.mins[j][row] = halfToFloat(loadAs<uint16_t>(panel + 32 + 2 * row)) * static_cast<float>(packed >> 4);
-      for (int i = 0; i < 4; i++) {
-        const int fields = panel[q2k_panel::kQuants + 64 * j + 4 * row + i];
-        for (int group = 0; group < 4; group++) {
-          tile.storage[4 * j + group][4 * row + i] = static_cast<uint8_t>((fields >> (2 * group) & 3) * (packed & 15));
-        }
+  static void bfloats(const uint8_t* from, float* to) {
+    for (int row = 0; row < kPanelRows; row++) to[row] = bfloatToFloat(loadAs<uint16_t>(from + 2 * row));
+  }
+
+  static void mxfp4(const uint8_t* block, float (*weights)[kPanelRows]) {
+    for (int col = 0; col < kSubCols; col++) {
+      const int shift = col < 16 ? 0 : 4;
+      for (int row = 0; row < kPanelRows; row++) {
+        const int code = block[mxfp4_panel::kCodes + 16 * (col % 16) + row] >> shift & 15;
+        weights[col][row] = block[row] == 255 ? NAN : std::ldexp(kE2m1Values[code], block[row] - 127);
       }
     }
   }
-  for (int sub = 0; sub < 8; sub++) {
-    tile.quants[sub] = tile.storage[8 * sub];
-    for (int row = 0; row < kPanelRows; row++) tile.scales[sub][row] = halfToFloat(loadAs<uint16_t>(panel + 2 * row));
-  }
-}
 
-void decodeQ4KInt(const uint8_t* panel, IntTile& tile) {
-  for (int row = 0; row < kPanelRows; row++) {
-    const float d = halfToFloat(loadAs<uint16_t>(panel + 2 * row));
-    const float dmin = halfToFloat(loadAs<uint16_t>(panel + 32 + 2 * row));
-    const uint32_t high = loadAs<uint32_t>(panel + q4k_panel::kHigh + 4 * row);
-    for (int j = 0; j < 8; j++) {
-      const uint32_t low = panel[q4k_panel::kLow + 16 * j + row];
-      tile.scales[j][row] = d * static_cast<float>((low & 15) | (high >> (2 * j) & 3) << 4);
-      tile.mins[j][row] = dmin * static_cast<float>(low >> 4 | (high >> (16 + 2 * j) & 3) << 4);
+  static void q2k(const uint8_t* panel, IntTile& tile) {
+    for (int j = 0; j < 16; j++) {
+      for (int row = 0; row < kPanelRows; row++) {
+        const int packed = panel[q2k_panel::kScales + 32 * (j / 2) + 2 * row + j % 2];
+        tile.mins[j][row] = halfToFloat(loadAs<uint16_t>(panel + 32 + 2 * row)) * static_cast<float>(packed >> 4);
+        for (int i = 0; i < 4; i++) {
+          const int fields = panel[q2k_panel::kQuants + 64 * j + 4 * row + i];
+          for (int group = 0; group < 4; group++) {
+            tile.storage[4 * j + group][4 * row + i] = static_cast<uint8_t>((fields >> (2 * group) & 3) * (packed & 15));
+          }
+        }
+      }
     }
+    for (int sub = 0; sub < 8; sub++) halves(panel, tile.scales[sub]);
   }
-  for (int pair = 0; pair < 32; pair++) {
-    for (int i = 0; i < kGroupBytes; i++) {
-      const uint8_t byte = panel[q4k_panel::kQuants + 64 * pair + i];
-      tile.storage[2 * pair][i] = byte & 15;
-      tile.storage[2 * pair + 1][i] = byte >> 4;
-    }
-  }
-  for (int sub = 0; sub < 8; sub++) tile.quants[sub] = tile.storage[8 * sub];
-}
 
-void decodeIq2xxsInt(const uint8_t* panel, IntTile& tile) {
-  for (int sub = 0; sub < 8; sub++) {
-    const uint8_t* from = panel + iq2xxs_panel::kSubs + iq2xxs_panel::kSubBytes * sub;
-    tile.quants[sub] = tile.storage[8 * sub];
+  static void q4k(const uint8_t* panel, IntTile& tile) {
     for (int row = 0; row < kPanelRows; row++) {
-      const uint32_t high = loadAs<uint32_t>(from + 64 + 4 * row);
       const float d = halfToFloat(loadAs<uint16_t>(panel + 2 * row));
-      tile.scales[sub][row] = d * 0.125f * static_cast<float>(2 * (high >> 28) + 1);
-      for (int group = 0; group < 4; group++) {
-        const uint64_t grid = kIq2XxsGrid[from[4 * row + group]];
-        const uint32_t index = high >> (7 * group) & 127;
-        const uint32_t signs = index | static_cast<uint32_t>(__builtin_parity(index)) << 7;
-        for (int i = 0; i < 8; i++) {
-          const int magnitude = static_cast<int>(grid >> (8 * i) & 255);
-          const int value = signs >> i & 1 ? 43 - magnitude : 43 + magnitude;
-          tile.storage[8 * sub + 2 * group + i / 4][4 * row + i % 4] = static_cast<uint8_t>(value);
+      const float dmin = halfToFloat(loadAs<uint16_t>(panel + 32 + 2 * row));
+      const uint32_t high = loadAs<uint32_t>(panel + q4k_panel::kHigh + 4 * row);
+      for (int j = 0; j < 8; j++) {
+        const uint32_t low = panel[q4k_panel::kLow + 16 * j + row];
+        tile.scales[j][row] = d * static_cast<float>((low & 15) | (high >> (2 * j) & 3) << 4);
+        tile.mins[j][row] = dmin * static_cast<float>(low >> 4 | (high >> (16 + 2 * j) & 3) << 4);
+      }
+    }
+    for (int pair = 0; pair < 32; pair++) {
+      for (int i = 0; i < kGroupBytes; i++) {
+        const uint8_t byte = panel[q4k_panel::kQuants + 64 * pair + i];
+        tile.storage[2 * pair][i] = byte & 15;
+        tile.storage[2 * pair + 1][i] = byte >> 4;
+      }
+    }
+  }
+
+  static void iq2xxs(const uint8_t* panel, IntTile& tile) {
+    for (int sub = 0; sub < 8; sub++) {
+      const uint8_t* from = panel + iq2xxs_panel::kSubs + iq2xxs_panel::kSubBytes * sub;
+      for (int row = 0; row < kPanelRows; row++) {
+        const uint32_t high = loadAs<uint32_t>(from + 64 + 4 * row);
+        const float d = halfToFloat(loadAs<uint16_t>(panel + 2 * row));
+        tile.scales[sub][row] = d * 0.125f * static_cast<float>(2 * (high >> 28) + 1);
+        for (int group = 0; group < 4; group++) {
+          const uint64_t grid = kIq2XxsGrid[from[4 * row + group]];
+          const uint32_t index = high >> (7 * group) & 127;
+          const uint32_t signs = index | static_cast<uint32_t>(__builtin_parity(index)) << 7;
+          for (int i = 0; i < 8; i++) {
+            const int magnitude = static_cast<int>(grid >> (8 * i) & 255);
+            const int value = signs >> i & 1 ? 43 - magnitude : 43 + magnitude;
+            tile.storage[8 * sub + 2 * group + i / 4][4 * row + i % 4] = static_cast<uint8_t>(value);
+          }
         }
       }
     }
   }
-}
+};
 
 void decodeFromInts(TensorType type, const uint8_t* panel, int64_t cols, int64_t colBegin, int count, FloatTile& out) {
   IntTile tile;
@@ -104,42 +116,13 @@ void decodeRareTile(TensorType type, const uint8_t* panel, int64_t colBegin, Flo
 }  // namespace
 
 void decodePanelInt(TensorType type, const uint8_t* panel, int64_t, int64_t colBegin, int count, IntTile& tile) {
-  tile.minCount = type == TensorType::Q2_K ? 16 : type == TensorType::Q4_K ? 8 : 0;
-  tile.offset = type == TensorType::Q8_0 ? 128 : type == TensorType::IQ2_XXS ? 43 : 0;
-  if (type == TensorType::Q8_0) {
-    for (int sub = 0; sub < count / kSubCols; sub++) {
-      decodeQ80Int(panel + (colBegin / kSubCols + sub) * q80_panel::kBytes, sub, tile);
-    }
-    return;
-  }
-  const int64_t block = colBegin / kBlockCols;
-  if (type == TensorType::Q2_K) decodeQ2KInt(panel + block * q2k_panel::kBytes, tile);
-  if (type == TensorType::Q4_K) decodeQ4KInt(panel + block * q4k_panel::kBytes, tile);
-  if (type == TensorType::IQ2_XXS) decodeIq2xxsInt(panel + block * iq2xxs_panel::kBytes, tile);
+  decodeIntTile<Portable>(type, panel, colBegin, count, tile);
 }
 
 void decodePanel(TensorType type, const uint8_t* panel, int64_t cols, int64_t colBegin, int count, FloatTile& tile) {
   if (!usesFloatInput(type)) return decodeFromInts(type, panel, cols, colBegin, count, tile);
   if (isRareType(type)) return decodeRareTile(type, panel, colBegin, tile);
-  const size_t first = static_cast<size_t>(colBegin) * kPanelRows;
-  float* out = &tile.weights[0][0];
-  const int values = count * kPanelRows;
-  if (type == TensorType::F32) {
-    std::memcpy(out, panel + first * 4, values * 4);
-  } else if (type == TensorType::F16) {
-    for (int i = 0; i < values; i++) out[i] = halfToFloat(loadAs<uint16_t>(panel + (first + i) * 2));
-  } else if (type == TensorType::BF16) {
-    for (int i = 0; i < values; i++) out[i] = bfloatToFloat(loadAs<uint16_t>(panel + (first + i) * 2));
-  } else if (type == TensorType::MXFP4) {
-    for (int col = 0; col < count; col++) {
-      const uint8_t* block = panel + (colBegin + col) / kSubCols * mxfp4_panel::kBytes;
-      const int shift = col % 32 < 16 ? 0 : 4;
-      for (int row = 0; row < kPanelRows; row++) {
-        const int code = block[mxfp4_panel::kCodes + 16 * (col % 16) + row] >> shift & 15;
-        tile.weights[col][row] = block[row] == 255 ? NAN : std::ldexp(kE2m1Values[code], block[row] - 127);
-      }
-    }
-  }
+  decodeFloatTile<Portable>(type, panel, colBegin, count, tile);
 }
 
 }  // namespace ds4

@@ -121,10 +121,9 @@ inline void dotIntRows(const IntTile& tile, int subs, int64_t sub32, const IntRo
 
 template <int Most, int Groups>
 void dotIntAll(const IntTile& tile, int subs, int64_t sub32, const IntRow* rows, int count, float (*out)[kPanelRows]) {
-  int r = 0;
-  for (; r + Most <= count; r += Most) dotIntRows<Most, Groups>(tile, subs, sub32, rows + r, out + r);
-  for (; r + 2 <= count; r += 2) dotIntRows<2, Groups>(tile, subs, sub32, rows + r, out + r);
-  for (; r < count; r++) dotIntRows<1, Groups>(tile, subs, sub32, rows + r, out + r);
+  forRuns<Most, 2, 1>(count, [&](auto n, int r) {
+    dotIntRows<n, Groups>(tile, subs, sub32, rows + r, out + r);
+  });
 }
 
 void dotInt(const IntTile& tile, int subs, int64_t sub32, const IntRow* rows, int count, float (*out)[kPanelRows]) {
@@ -168,9 +167,9 @@ inline void dotFloatRows(const FloatTile& tile, int cols, const float* const* ro
 }
 
 void dotFloat(const FloatTile& tile, int cols, const float* const* rows, int count, float (*out)[kPanelRows]) {
-  int r = 0;
-  for (; r + 3 <= count; r += 3) dotFloatRows<3>(tile, cols, rows + r, out + r);
-  for (; r < count; r++) dotFloatRows<1>(tile, cols, rows + r, out + r);
+  forRuns<3, 1>(count, [&](auto n, int r) {
+    dotFloatRows<n>(tile, cols, rows + r, out + r);
+  });
 }
 
 }  // namespace

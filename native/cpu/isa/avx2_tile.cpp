@@ -3,6 +3,7 @@
 
 #if defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
 #include "cpu/isa/avx2_unpack.h"
+#include "cpu/tile_impl.h"
 
 namespace ds4 {
 
@@ -86,36 +87,27 @@ void decodeMxfp4(const uint8_t* panel, float (*weights)[kPanelRows]) {
   }
 }
 
+struct Decoders {
+  static void q2k(const uint8_t* block, IntTile& tile) { decodeQ2K(block, tile); }
+  static void q4k(const uint8_t* block, IntTile& tile) { decodeQ4K(block, tile); }
+  static void iq2xxs(const uint8_t* block, IntTile& tile) { decodeIq2xxs(block, tile); }
+  static void mxfp4(const uint8_t* block, float (*weights)[kPanelRows]) { decodeMxfp4(block, weights); }
+  static void halves(const uint8_t* from, float* to) {
+    for (int half = 0; half < 2; half++) _mm256_store_ps(to + 8 * half, loadHalves(from + 16 * half));
+  }
+  static void bfloats(const uint8_t* from, float* to) {
+    for (int half = 0; half < 2; half++) _mm256_store_ps(to + 8 * half, loadBfloats(from + 16 * half));
+  }
+};
+
 }  // namespace
 
-void avx2DecodeInt(TensorType type, const uint8_t* panel, int64_t cols, int64_t colBegin, int count, IntTile& tile) {
-  const int64_t block = colBegin / kBlockCols;
-  tile.minCount = type == TensorType::Q2_K ? 16 : type == TensorType::Q4_K ? 8 : 0;
-  tile.offset = type == TensorType::IQ2_XXS ? 43 : 0;
-  for (int sub = 0; sub < 8; sub++) tile.quants[sub] = tile.storage[8 * sub];
-  switch (type) {
-    case TensorType::Q2_K: return decodeQ2K(panel + block * q2k_panel::kBytes, tile);
-    case TensorType::Q4_K: return decodeQ4K(panel + block * q4k_panel::kBytes, tile);
-    case TensorType::IQ2_XXS: return decodeIq2xxs(panel + block * iq2xxs_panel::kBytes, tile);
-    default: return decodePanelInt(type, panel, cols, colBegin, count, tile);  // Q8_0: scales only
-  }
+void avx2DecodeInt(TensorType type, const uint8_t* panel, int64_t, int64_t colBegin, int count, IntTile& tile) {
+  decodeIntTile<Decoders>(type, panel, colBegin, count, tile);
 }
 
 void avx2DecodeFloat(TensorType type, const uint8_t* panel, int64_t cols, int64_t colBegin, int count, FloatTile& tile) {
-  const size_t first = static_cast<size_t>(colBegin) * kPanelRows;
-  float* out = &tile.weights[0][0];
-  const int values = count * kPanelRows;
-  if (type == TensorType::F16) {
-    for (int i = 0; i < values; i += 8) _mm256_store_ps(out + i, loadHalves(panel + (first + i) * 2));
-  } else if (type == TensorType::BF16) {
-    for (int i = 0; i < values; i += 8) _mm256_store_ps(out + i, loadBfloats(panel + (first + i) * 2));
-  } else if (type == TensorType::MXFP4) {
-    for (int sub = 0; sub < count / kSubCols; sub++) {
-      decodeMxfp4(panel + (colBegin / kSubCols + sub) * mxfp4_panel::kBytes, tile.weights + kSubCols * sub);
-    }
-  } else {
-    decodePanel(type, panel, cols, colBegin, count, tile);
-  }
+  if (!decodeFloatTile<Decoders>(type, panel, colBegin, count, tile)) decodePanel(type, panel, cols, colBegin, count, tile);
 }
 
 }  // namespace ds4

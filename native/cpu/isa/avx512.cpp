@@ -14,6 +14,7 @@
 #include <cstring>
 
 #include "cpu/isa/avx512_unpack.h"
+#include "cpu/tile_impl.h"
 
 namespace ds4 {
 
@@ -67,11 +68,9 @@ inline void dotIntRows(const IntTile& tile, int subs, int64_t sub32, const IntRo
 
 template <bool HasOffset, int Mins>
 void dotIntAll(const IntTile& tile, int subs, int64_t sub32, const IntRow* rows, int count, float (*out)[kPanelRows]) {
-  int r = 0;
-  for (; r + 8 <= count; r += 8) dotIntRows<8, HasOffset, Mins>(tile, subs, sub32, rows + r, out + r);
-  for (; r + 4 <= count; r += 4) dotIntRows<4, HasOffset, Mins>(tile, subs, sub32, rows + r, out + r);
-  for (; r + 2 <= count; r += 2) dotIntRows<2, HasOffset, Mins>(tile, subs, sub32, rows + r, out + r);
-  for (; r < count; r++) dotIntRows<1, HasOffset, Mins>(tile, subs, sub32, rows + r, out + r);
+  forRuns<8, 4, 2, 1>(count, [&](auto n, int r) {
+    dotIntRows<n, HasOffset, Mins>(tile, subs, sub32, rows + r, out + r);
+  });
 }
 
 void dotInt(const IntTile& tile, int subs, int64_t sub32, const IntRow* rows, int count, float (*out)[kPanelRows]) {
@@ -116,76 +115,59 @@ inline void dotFloatRows(const FloatTile& tile, int cols, const float* const* ro
 }
 
 void dotFloat(const FloatTile& tile, int cols, const float* const* rows, int count, float (*out)[kPanelRows]) {
-  int r = 0;
-  for (; r + 12 <= count; r += 12) dotFloatRows<12>(tile, cols, rows + r, out + r);
-  for (; r + 4 <= count; r += 4) dotFloatRows<4>(tile, cols, rows + r, out + r);
-  for (; r + 2 <= count; r += 2) dotFloatRows<2>(tile, cols, rows + r, out + r);
-  for (; r < count; r++) dotFloatRows<1>(tile, cols, rows + r, out + r);
+  forRuns<12, 4, 2, 1>(count, [&](auto n, int r) {
+    dotFloatRows<n>(tile, cols, rows + r, out + r);
+  });
 }
 
-void decodeInt(TensorType type, const uint8_t* panel, int64_t cols, int64_t colBegin, int count, IntTile& tile) {
-  using namespace avx512;
-  tile.minCount = type == TensorType::Q2_K ? 16 : type == TensorType::Q4_K ? 8 : 0;
-  tile.offset = type == TensorType::Q8_0 ? 128 : type == TensorType::IQ2_XXS ? 43 : 0;
-  const int64_t block = colBegin / kBlockCols;
-  if (type == TensorType::IQ2_XXS) {
-    const Iq2xxsPanel weights(panel + block * iq2xxs_panel::kBytes);
-    for (int sub = 0; sub < 8; sub++) {
-      const Iq2xxsPanel::Sub part = weights.sub(sub);
-      for (int group = 0; group < 8; group++) _mm512_store_si512(tile.storage[8 * sub + group], part.group(group));
-      _mm512_store_ps(tile.scales[sub], part.scale);
-      tile.quants[sub] = tile.storage[8 * sub];
-    }
-  } else if (type == TensorType::Q2_K) {
-    const Q2KPanel weights(panel + block * q2k_panel::kBytes);
+struct Decoders {
+  static void q2k(const uint8_t* block, IntTile& tile) {
+    const avx512::Q2KPanel weights(block);
     for (int j = 0; j < 16; j++) {
-      const Q2KPanel::Sub part = weights.sub(j);
+      const avx512::Q2KPanel::Sub part = weights.sub(j);
       for (int group = 0; group < 4; group++) _mm512_store_si512(tile.storage[4 * j + group], part.group(group));
       _mm512_store_ps(tile.mins[j], part.min);
     }
+    for (int sub = 0; sub < 8; sub++) _mm512_store_ps(tile.scales[sub], weights.d);
+  }
+
+  static void q4k(const uint8_t* block, IntTile& tile) {
+    const avx512::Q4KPanel weights(block);
     for (int sub = 0; sub < 8; sub++) {
-      _mm512_store_ps(tile.scales[sub], weights.d);
-      tile.quants[sub] = tile.storage[8 * sub];
-    }
-  } else if (type == TensorType::Q4_K) {
-    const Q4KPanel weights(panel + block * q4k_panel::kBytes);
-    for (int sub = 0; sub < 8; sub++) {
-      const Q4KPanel::Sub part = weights.sub(sub);
+      const avx512::Q4KPanel::Sub part = weights.sub(sub);
       for (int group = 0; group < 8; group++) _mm512_store_si512(tile.storage[8 * sub + group], part.group(group));
       _mm512_store_ps(tile.scales[sub], part.scale);
       _mm512_store_ps(tile.mins[sub], part.min);
-      tile.quants[sub] = tile.storage[8 * sub];
-    }
-  } else {
-    for (int sub = 0; sub < count / kSubCols; sub++) {
-      const uint8_t* from = panel + (colBegin / kSubCols + sub) * q80_panel::kBytes;
-      tile.quants[sub] = from + q80_panel::kQuants;
-      _mm512_store_ps(tile.scales[sub], loadHalves(from));
     }
   }
-  (void)cols;
+
+  static void iq2xxs(const uint8_t* block, IntTile& tile) {
+    const avx512::Iq2xxsPanel weights(block);
+    for (int sub = 0; sub < 8; sub++) {
+      const avx512::Iq2xxsPanel::Sub part = weights.sub(sub);
+      for (int group = 0; group < 8; group++) _mm512_store_si512(tile.storage[8 * sub + group], part.group(group));
+      _mm512_store_ps(tile.scales[sub], part.scale);
+    }
+  }
+
+  static void mxfp4(const uint8_t* block, float (*weights)[kPanelRows]) {
+    const avx512::Mxfp4Panel panel(block);
+    for (int i = 0; i < 16; i++) {
+      _mm512_store_ps(weights[i], panel.low(i));
+      _mm512_store_ps(weights[16 + i], panel.high(i));
+    }
+  }
+
+  static void halves(const uint8_t* from, float* to) { _mm512_store_ps(to, avx512::loadHalves(from)); }
+  static void bfloats(const uint8_t* from, float* to) { _mm512_store_ps(to, avx512::loadBfloats(from)); }
+};
+
+void decodeInt(TensorType type, const uint8_t* panel, int64_t, int64_t colBegin, int count, IntTile& tile) {
+  decodeIntTile<Decoders>(type, panel, colBegin, count, tile);
 }
 
 void decodeFloat(TensorType type, const uint8_t* panel, int64_t cols, int64_t colBegin, int count, FloatTile& tile) {
-  using namespace avx512;
-  const size_t first = static_cast<size_t>(colBegin) * kPanelRows;
-  if (type == TensorType::F32) {
-    std::memcpy(tile.weights, panel + first * 4, sizeof(float) * kPanelRows * count);
-  } else if (type == TensorType::F16) {
-    for (int i = 0; i < count; i++) _mm512_store_ps(tile.weights[i], loadHalves(panel + (first + i * kPanelRows) * 2));
-  } else if (type == TensorType::BF16) {
-    for (int i = 0; i < count; i++) _mm512_store_ps(tile.weights[i], loadBfloats(panel + (first + i * kPanelRows) * 2));
-  } else if (type == TensorType::MXFP4) {
-    for (int sub = 0; sub < count / kSubCols; sub++) {
-      const Mxfp4Panel weights(panel + (colBegin / kSubCols + sub) * mxfp4_panel::kBytes);
-      for (int i = 0; i < 16; i++) {
-        _mm512_store_ps(tile.weights[sub * kSubCols + i], weights.low(i));
-        _mm512_store_ps(tile.weights[sub * kSubCols + 16 + i], weights.high(i));
-      }
-    }
-  } else {
-    decodePanel(type, panel, cols, colBegin, count, tile);
-  }
+  if (!decodeFloatTile<Decoders>(type, panel, colBegin, count, tile)) decodePanel(type, panel, cols, colBegin, count, tile);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // The inner loops that differ between instruction sets, as one table chosen at run time.
 #pragma once
 #include <cstdint>
+#include <type_traits>
 
 #include "cpu/decode.h"
 
@@ -9,6 +10,17 @@
 #define DS4_UNROLL _Pragma("GCC unroll 16")
 
 namespace ds4 {
+
+/// Cuts `count` rows into runs: as many of the first size as there are, then of the next; the last size is 1. Calls
+/// body(n, first row) with n as a constant. `Body` must be of an unnamed namespace, for it has its file's instructions.
+template <int... Sizes, class Body>
+inline void forRuns(int count, const Body& body) {
+  int first = 0;
+  const auto runsOf = [&](auto n) {
+    for (; first + n <= count; first += n) body(n, first);
+  };
+  (runsOf(std::integral_constant<int, Sizes>{}), ...);
+}
 
 /// One activation row in int8 form.
 struct IntRow {

@@ -61,10 +61,9 @@ inline void dotIntRows(const IntTile& tile, int subs, int64_t sub32, const IntRo
 
 template <bool Full, int Mins>
 void dotIntAll(const IntTile& tile, int subs, int64_t sub32, const IntRow* rows, int count, float (*out)[kPanelRows]) {
-  int r = 0;
-  for (; r + 4 <= count; r += 4) dotIntRows<4, Full, Mins>(tile, subs, sub32, rows + r, out + r);
-  for (; r + 2 <= count; r += 2) dotIntRows<2, Full, Mins>(tile, subs, sub32, rows + r, out + r);
-  for (; r < count; r++) dotIntRows<1, Full, Mins>(tile, subs, sub32, rows + r, out + r);
+  forRuns<4, 2, 1>(count, [&](auto n, int r) {
+    dotIntRows<n, Full, Mins>(tile, subs, sub32, rows + r, out + r);
+  });
 }
 
 void dotInt(const IntTile& tile, int subs, int64_t sub32, const IntRow* rows, int count, float (*out)[kPanelRows]) {
@@ -112,10 +111,9 @@ inline void dotFloatRows(const FloatTile& tile, int cols, const float* const* ro
 }
 
 void dotFloat(const FloatTile& tile, int cols, const float* const* rows, int count, float (*out)[kPanelRows]) {
-  int r = 0;
-  for (; r + 4 <= count; r += 4) dotFloatRows<4>(tile, cols, rows + r, out + r);
-  for (; r + 2 <= count; r += 2) dotFloatRows<2>(tile, cols, rows + r, out + r);
-  for (; r < count; r++) dotFloatRows<1>(tile, cols, rows + r, out + r);
+  forRuns<4, 2, 1>(count, [&](auto n, int r) {
+    dotFloatRows<n>(tile, cols, rows + r, out + r);
+  });
 }
 
 }  // namespace

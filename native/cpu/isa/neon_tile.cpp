@@ -3,6 +3,7 @@
 
 #if defined(__ARM_FEATURE_DOTPROD)
 #include "cpu/isa/neon_unpack.h"
+#include "cpu/tile_impl.h"
 
 namespace ds4 {
 
@@ -69,40 +70,33 @@ void decodeIq2xxs(const uint8_t* panel, IntTile& tile) {
   }
 }
 
-}  // namespace
-
-void neonDecodeInt(TensorType type, const uint8_t* panel, int64_t cols, int64_t colBegin, int count, IntTile& tile) {
-  const int64_t block = colBegin / kBlockCols;
-  tile.minCount = type == TensorType::Q2_K ? 16 : type == TensorType::Q4_K ? 8 : 0;
-  tile.offset = type == TensorType::IQ2_XXS ? 43 : 0;
-  for (int sub = 0; sub < 8; sub++) tile.quants[sub] = tile.storage[8 * sub];
-  switch (type) {
-    case TensorType::Q2_K: return decodeQ2K(panel + block * q2k_panel::kBytes, tile);
-    case TensorType::Q4_K: return decodeQ4K(panel + block * q4k_panel::kBytes, tile);
-    case TensorType::IQ2_XXS: return decodeIq2xxs(panel + block * iq2xxs_panel::kBytes, tile);
-    default: return decodePanelInt(type, panel, cols, colBegin, count, tile);  // Q8_0: scales only
+void decodeMxfp4(const uint8_t* panel, float (*weights)[kPanelRows]) {
+  const Floats scale = mxfp4HalfScales(panel);
+  for (int i = 0; i < 16; i++) {
+    Floats low, high;
+    mxfp4Codes(panel, i, low, high);
+    storeScaled(weights[i], low, scale);
+    storeScaled(weights[16 + i], high, scale);
   }
 }
 
+struct Decoders {
+  static void q2k(const uint8_t* block, IntTile& tile) { decodeQ2K(block, tile); }
+  static void q4k(const uint8_t* block, IntTile& tile) { decodeQ4K(block, tile); }
+  static void iq2xxs(const uint8_t* block, IntTile& tile) { decodeIq2xxs(block, tile); }
+  static void mxfp4(const uint8_t* block, float (*weights)[kPanelRows]) { decodeMxfp4(block, weights); }
+  static void halves(const uint8_t* from, float* to) { store(to, loadHalves(from)); }
+  static void bfloats(const uint8_t* from, float* to) { store(to, loadBfloats(from)); }
+};
+
+}  // namespace
+
+void neonDecodeInt(TensorType type, const uint8_t* panel, int64_t, int64_t colBegin, int count, IntTile& tile) {
+  decodeIntTile<Decoders>(type, panel, colBegin, count, tile);
+}
+
 void neonDecodeFloat(TensorType type, const uint8_t* panel, int64_t cols, int64_t colBegin, int count, FloatTile& tile) {
-  if (type == TensorType::F16) {
-    for (int col = 0; col < count; col++) store(tile.weights[col], loadHalves(panel + (colBegin + col) * 32));
-  } else if (type == TensorType::BF16) {
-    for (int col = 0; col < count; col++) store(tile.weights[col], loadBfloats(panel + (colBegin + col) * 32));
-  } else if (type == TensorType::MXFP4) {
-    for (int sub = 0; sub < count / kSubCols; sub++) {
-      const uint8_t* from = panel + (colBegin / kSubCols + sub) * mxfp4_panel::kBytes;
-      const Floats scale = mxfp4HalfScales(from);
-      for (int i = 0; i < 16; i++) {
-        Floats low, high;
-        mxfp4Codes(from, i, low, high);
-        storeScaled(tile.weights[kSubCols * sub + i], low, scale);
-        storeScaled(tile.weights[kSubCols * sub + 16 + i], high, scale);
-      }
-    }
-  } else {
-    decodePanel(type, panel, cols, colBegin, count, tile);
-  }
+  if (!decodeFloatTile<Decoders>(type, panel, colBegin, count, tile)) decodePanel(type, panel, cols, colBegin, count, tile);
 }
 
 }  // namespace ds4
