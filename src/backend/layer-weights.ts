@@ -74,6 +74,56 @@ export interface ModelWeights<Matrix, Floats, Ints> {
   layers: readonly LayerWeights<Matrix, Floats, Ints>[];
 }
 
+/** Where the products of a layer's input go, and of the queries' low-rank form. */
+export type ProductRooms<Values> = Record<
+  | "queryRank"
+  | "kv"
+  | "compressorKv"
+  | "compressorGate"
+  | "indexerKv"
+  | "indexerGate"
+  | "indexerHeads"
+  | "q"
+  | "indexerQueries",
+  Values
+>;
+
+/** A product: which matrix, and where its result goes. */
+export type Product<Matrix, Values> = [matrix: NamedMatrix<Matrix>, out: Values];
+
+/** All products that read the attention block's input; together, it is quantized once. */
+export function inputProducts<Matrix, Values>(
+  { qA, kv, compressor, indexer }: LayerWeights<Matrix, unknown, unknown>,
+  rooms: ProductRooms<Values>,
+): Product<Matrix, Values>[] {
+  const products: Product<Matrix, Values>[] = [
+    [qA, rooms.queryRank],
+    [kv, rooms.kv],
+  ];
+  if (compressor) products.push([compressor.kv, rooms.compressorKv], [compressor.gate, rooms.compressorGate]);
+  if (indexer) {
+    products.push(
+      [indexer.compressor.kv, rooms.indexerKv],
+      [indexer.compressor.gate, rooms.indexerGate],
+      [indexer.proj, rooms.indexerHeads],
+    );
+  }
+  return products;
+}
+
+/** All products that read the queries' low-rank form. */
+export function queryProducts<Matrix, Values>(
+  { qB, indexer }: LayerWeights<Matrix, unknown, unknown>,
+  rooms: ProductRooms<Values>,
+): Product<Matrix, Values>[] {
+  return indexer
+    ? [
+        [qB, rooms.q],
+        [indexer.qB, rooms.indexerQueries],
+      ]
+    : [[qB, rooms.q]];
+}
+
 /** Looks every role up. */
 export function modelWeights<Matrix, Floats, Ints>(
   model: BoundModel,

@@ -1,9 +1,10 @@
 // Attention of one layer on native kernels: `scratch.x` to `scratch.blockOut`. See the reference's attention.ts for
 // what is computed.
+import { inputProducts, type Product, queryProducts } from "../layer-weights.ts";
 import type { WeightMatrix } from "../native-kernels.ts";
 import type { Segment } from "../token-batch.ts";
 import { type CompressorCache, type CpuKv, nextSlot } from "./kv-state.ts";
-import type { CompressorWeights, LayerWeights, NamedMatrix } from "./layer-weights.ts";
+import type { CompressorWeights, LayerWeights } from "./layer-weights.ts";
 import type { Pass } from "./pass.ts";
 
 /** The angles of a layer's kind. */
@@ -17,9 +18,9 @@ export function attentionStep(pass: Pass, layer: LayerWeights): void {
   const { kernels, workspace, spec, scratch, tokens } = pass;
   const { headCount, headDim, normEpsilon } = spec;
   const angles = anglesOf(pass, layer);
-  projectInput(pass, layer);
+  multiply(pass, scratch.x, spec.hiddenSize, inputProducts(layer, scratch));
   kernels.normRows(workspace, tokens, spec.queryLoraRank, scratch.queryRank, layer.qANorm, normEpsilon);
-  projectQueries(pass, layer);
+  multiply(pass, scratch.queryRank, spec.queryLoraRank, queryProducts(layer, scratch));
   rotate(pass, scratch.q, headCount, headDim, angles, { normalize: true });
   kernels.normRows(workspace, tokens, headDim, scratch.kv, layer.kvNorm, normEpsilon);
   rotate(pass, scratch.kv, 1, headDim, angles, {});
@@ -38,37 +39,11 @@ function anglesOf({ scratch }: Pass, layer: LayerWeights): Angles {
     : { cosines: scratch.stretchedCosines, sines: scratch.stretchedSines };
 }
 
-/** All products that read the block's input, in one native call: the input is quantized once. */
-function projectInput(pass: Pass, layer: LayerWeights): void {
-  const { scratch } = pass;
-  const products: [NamedMatrix, Float32Array][] = [
-    [layer.qA, scratch.queryRank],
-    [layer.kv, scratch.kv],
-  ];
-  if (layer.compressor) {
-    products.push([layer.compressor.kv, scratch.compressorKv]);
-    products.push([layer.compressor.gate, scratch.compressorGate]);
-  }
-  if (layer.indexer) {
-    products.push([layer.indexer.compressor.kv, scratch.indexerKv]);
-    products.push([layer.indexer.compressor.gate, scratch.indexerGate]);
-    products.push([layer.indexer.proj, scratch.indexerHeads]);
-  }
-  multiply(pass, scratch.x, pass.spec.hiddenSize, products);
-}
-
-function projectQueries(pass: Pass, layer: LayerWeights): void {
-  const { scratch } = pass;
-  const products: [NamedMatrix, Float32Array][] = [[layer.qB, scratch.q]];
-  if (layer.indexer) products.push([layer.indexer.qB, scratch.indexerQueries]);
-  multiply(pass, scratch.queryRank, pass.spec.queryLoraRank, products);
-}
-
 function multiply(
   { kernels, workspace, tokens, options }: Pass,
   x: Float32Array,
   columns: number,
-  products: [NamedMatrix, Float32Array][],
+  products: Product<WeightMatrix, Float32Array>[],
 ): void {
   const { observeInputs } = options;
   if (observeInputs) {

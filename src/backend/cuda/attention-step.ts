@@ -1,12 +1,12 @@
 // Attention of one layer on the device: `x` to `blockOut`. See the reference's attention.ts for what is computed and the
 // CPU backend's attention-step.ts for the same order of steps.
+import { inputProducts, queryProducts } from "../layer-weights.ts";
 import type { Segment } from "../token-batch.ts";
 import type { DeviceBuffer } from "./device-memory.ts";
 import type { CompressorState, CudaKv } from "./kv-state.ts";
 import {
   type CudaCompressorWeights,
   type CudaLayerWeights,
-  type CudaNamedMatrix,
   type CudaPass,
   mostTokens,
   multiply,
@@ -26,9 +26,9 @@ export function attentionStep(pass: CudaPass, layer: CudaLayerWeights): void {
   const { ctx, steps, spec, buffers, tokens } = pass;
   const { headCount, headDim, normEpsilon, queryLoraRank } = spec;
   const angles = anglesOf(pass, layer);
-  projectInput(pass, layer);
+  multiply(pass, buffers.x, spec.hiddenSize, inputProducts(layer, buffers));
   steps.normRows(ctx, tokens, queryLoraRank, buffers.queryRank, layer.qANorm, normEpsilon);
-  projectQueries(pass, layer);
+  multiply(pass, buffers.queryRank, spec.queryLoraRank, queryProducts(layer, buffers));
   rotate(pass, buffers.q, headCount, headDim, angles, true);
   steps.normRows(ctx, tokens, headDim, buffers.kv, layer.kvNorm, normEpsilon);
   rotate(pass, buffers.kv, 1, headDim, angles, false);
@@ -44,32 +44,6 @@ function anglesOf({ buffers }: CudaPass, layer: CudaLayerWeights): Angles {
   return layer.spec.compressRatio === 0
     ? { cosines: buffers.plainCosines, sines: buffers.plainSines }
     : { cosines: buffers.stretchedCosines, sines: buffers.stretchedSines };
-}
-
-/** All products that read the block's input together: the input is quantized once. */
-function projectInput(pass: CudaPass, layer: CudaLayerWeights): void {
-  const { buffers } = pass;
-  const products: [CudaNamedMatrix, DeviceBuffer][] = [
-    [layer.qA, buffers.queryRank],
-    [layer.kv, buffers.kv],
-  ];
-  if (layer.compressor) {
-    products.push([layer.compressor.kv, buffers.compressorKv]);
-    products.push([layer.compressor.gate, buffers.compressorGate]);
-  }
-  if (layer.indexer) {
-    products.push([layer.indexer.compressor.kv, buffers.indexerKv]);
-    products.push([layer.indexer.compressor.gate, buffers.indexerGate]);
-    products.push([layer.indexer.proj, buffers.indexerHeads]);
-  }
-  multiply(pass, buffers.x, pass.spec.hiddenSize, products);
-}
-
-function projectQueries(pass: CudaPass, layer: CudaLayerWeights): void {
-  const { buffers } = pass;
-  const products: [CudaNamedMatrix, DeviceBuffer][] = [[layer.qB, buffers.q]];
-  if (layer.indexer) products.push([layer.indexer.qB, buffers.indexerQueries]);
-  multiply(pass, buffers.queryRank, pass.spec.queryLoraRank, products);
 }
 
 function rotate(
