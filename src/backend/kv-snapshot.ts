@@ -38,6 +38,29 @@ export function kvShapeKey(spec: ModelSpec): string {
   ].join(" ");
 }
 
+/** What a section holds: `indexer` tells the indexer's compressor from the layer's own; a window has neither. */
+export interface KvSectionPlace {
+  layer: number;
+  indexer: boolean;
+  role: KvSectionRole;
+}
+
+/** See `KvSection`. */
+export type KvSectionRole =
+  | "window"
+  | "compressed"
+  | "pending_kv"
+  | "pending_gate"
+  | "previous_kv"
+  | "previous_gate";
+
+/** The place of one of the names of `kvSectionShapes`. */
+export function kvSectionPlace(name: string): KvSectionPlace {
+  const [layer, kind] = name.split(".");
+  const role = kind.replace("indexer_", "");
+  return { layer: Number(layer), indexer: role !== kind, role: role as KvSectionRole };
+}
+
 /** The sections of a state of `lengthTokens` tokens, in the order of a snapshot: by layer, as listed at `KvSection`. */
 export function kvSectionShapes(spec: ModelSpec, lengthTokens: number): KvSectionShape[] {
   return spec.layers.flatMap((layer) => {

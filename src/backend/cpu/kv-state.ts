@@ -5,6 +5,7 @@
 // - unfinished windows have two slots each: a pass that closes a window writes the other one, and `advance` flips.
 import type { ModelSpec } from "../../model/model-spec.ts";
 import { type CompressorSizes, kvRingRows, type LayerKvSizes, layerKvSizes } from "../../plan/kv-size.ts";
+import { kvSectionPlace } from "../kv-snapshot.ts";
 import { KvStateBase } from "../kv-state-base.ts";
 import { residentFloats } from "./resident-array.ts";
 
@@ -74,22 +75,21 @@ export class CpuKv extends KvStateBase {
   }
 
   protected copySection(name: string, data: Float32Array, inward: boolean, lengthTokens: number): void {
-    const [index, kind] = name.split(".");
-    const layer = this.layers[Number(index)];
-    if (kind === "window") {
+    const { layer: index, indexer, role } = kvSectionPlace(name);
+    const layer = this.layers[index];
+    if (role === "window") {
       this.#copyWindow(layer.ring, data, inward, lengthTokens);
       return;
     }
-    const own = kind.startsWith("indexer_") ? layer.indexer! : layer.compressor!;
+    const own = indexer ? layer.indexer! : layer.compressor!;
     const slot = own.slots[own.current];
-    const places: Record<string, Float32Array> = {
+    const place = {
       compressed: own.entries,
       pending_kv: slot.kv,
       pending_gate: slot.gate,
       previous_kv: slot.previousKv,
       previous_gate: slot.previousGate,
-    };
-    const place = places[kind.replace("indexer_", "")];
+    }[role];
     if (inward) place.set(data);
     else data.set(place.subarray(0, data.length));
   }

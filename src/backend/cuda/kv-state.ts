@@ -3,7 +3,7 @@
 // read, so a pass that fails leaves the state as it was.
 import type { LayerSpec, ModelSpec } from "../../model/model-spec.ts";
 import { type CompressorSizes, kvRingRows, layerKvSizes, pendingValues } from "../../plan/kv-size.ts";
-import type { KvSection } from "../kv-snapshot.ts";
+import { type KvSection, type KvSectionRole, kvSectionPlace } from "../kv-snapshot.ts";
 import { KvStateBase } from "../kv-state-base.ts";
 import { type DeviceBuffer, DeviceMemory } from "./device-memory.ts";
 import { floatsOfRows, HALF_BYTES, type RowParts, rowsOfFloats } from "./half-rows.ts";
@@ -127,14 +127,13 @@ export class CudaKv extends KvStateBase {
   }
 
   protected copySection(name: string, data: Float32Array, inward: boolean, lengthTokens: number): void {
-    const [index, kind] = name.split(".");
-    const layer = this.layers[Number(index)];
-    if (kind === "window") {
+    const { layer: index, indexer, role } = kvSectionPlace(name);
+    const layer = this.layers[index];
+    if (role === "window") {
       this.#copyWindow(layer.ring, data, inward, lengthTokens);
       return;
     }
-    const own = kind.startsWith("indexer_") ? layer.indexer! : layer.compressor!;
-    const role = kind.replace("indexer_", "");
+    const own = indexer ? layer.indexer! : layer.compressor!;
     if (role === "compressed") this.#copyRows(own.entries, own.width, data, inward);
     else this.#copyFloats(pendingPart(own, role, this.#slots), data, inward);
   }
@@ -181,11 +180,13 @@ function layerSizes(
   return sizes;
 }
 
+type PendingRole = Exclude<KvSectionRole, "window" | "compressed">;
+
 /** Where a role's rows begin in the valid slot. */
-function pendingPart(own: CompressorState, role: string, slots: number): DeviceBuffer {
+function pendingPart(own: CompressorState, role: PendingRole, slots: number): DeviceBuffer {
   const { ratio, width, projected, slotBit } = own;
   const current = (slots >> slotBit) & 1;
-  const offsets: Record<string, number> = {
+  const offsets: Record<PendingRole, number> = {
     pending_kv: 0,
     pending_gate: ratio * projected,
     previous_kv: 2 * ratio * projected,
