@@ -1,7 +1,6 @@
 // The tensors of a checkpoint as sources: plain floats, FP8 with tile scales, FP4 with group scales, stacks of experts,
 // and the table of expert ids. Shapes of data and scales are held against each other here.
 import type { GgmlType } from "../blocks/ggml-types.ts";
-import { blockFormat } from "../blocks/registry.ts";
 import { Ds4Error } from "../core/errors.ts";
 import { quotedText } from "../core/quoted-text.ts";
 import type { Checkpoint } from "./checkpoint.ts";
@@ -9,7 +8,7 @@ import type { ShapedTensor } from "./model-shape.ts";
 import type { SafetensorsInfo } from "./safetensors.ts";
 import { decodeFp4, decodeFp8Rows, FP4_GROUP, FP8_TILE, repackFp4 } from "./small-floats.ts";
 import { EXPERT_MARK, scaleName, sourceNames } from "./tensor-names.ts";
-import type { TensorSource } from "./tensor-source.ts";
+import { storedRows, type TensorSource } from "./tensor-source.ts";
 
 type Reader = Omit<TensorSource, "name">;
 
@@ -73,17 +72,9 @@ function plainReader(checkpoint: Checkpoint, info: SafetensorsInfo, type: GgmlTy
   }
   const dims = [...info.shape].reverse();
   const bytesPerRow = info.bytes / (dims[1] ?? 1);
-  const readExact = (_: GgmlType, firstRow: number, rows: number) =>
-    checkpoint.read(info, firstRow * bytesPerRow, rows * bytesPerRow);
   return {
     dims,
-    exactTypes: [type],
-    readExact,
-    readRows(firstRow, rows) {
-      const values = new Float32Array(rows * dims[0]);
-      blockFormat(type).decode(readExact(type, firstRow, rows), 0, values, 0, values.length);
-      return values;
-    },
+    ...storedRows(type, dims[0], bytesPerRow, (start, length) => checkpoint.read(info, start, length)),
   };
 }
 
