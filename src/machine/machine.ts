@@ -77,32 +77,22 @@ export function withGpu(
 
 /** The same machine with one pool's available memory replaced: `--budget`, tests. */
 export function withBudget(machine: Machine, poolId: string, budgetBytes: number): Machine {
-  return {
-    ...machine,
-    pools: machine.pools.map((pool) =>
-      pool.id === poolId
-        ? {
-            ...pool,
-            availableBytes: budgetBytes,
-            limits: [{ source: "--budget", availableBytes: budgetBytes, limitBytes: budgetBytes }],
-          }
-        : pool,
-    ),
-  };
+  return withPool(machine, poolId, (pool) => ({
+    ...pool,
+    availableBytes: budgetBytes,
+    limits: [{ source: "--budget", availableBytes: budgetBytes, limitBytes: budgetBytes }],
+  }));
 }
 
 /** The same machine with `bytes` more to be had in one pool: memory that will be given back or is counted elsewhere. */
 export function withFreed(machine: Machine, poolId: string, bytes: number): Machine {
-  return {
-    ...machine,
-    pools: machine.pools.map((pool) =>
-      pool.id === poolId
-        ? {
-            ...pool,
-            availableBytes: pool.availableBytes + bytes,
-            limits: pool.limits.map((limit) => ({ ...limit, availableBytes: limit.availableBytes + bytes })),
-          }
-        : pool,
-    ),
-  };
+  return withPool(machine, poolId, (pool) => ({
+    ...pool,
+    availableBytes: pool.availableBytes + bytes,
+    limits: pool.limits.map((limit) => ({ ...limit, availableBytes: limit.availableBytes + bytes })),
+  }));
+}
+
+function withPool(machine: Machine, poolId: string, change: (pool: MemoryPool) => MemoryPool): Machine {
+  return { ...machine, pools: machine.pools.map((pool) => (pool.id === poolId ? change(pool) : pool)) };
 }
