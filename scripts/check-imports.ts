@@ -6,6 +6,11 @@ import { dirname, join, relative, resolve } from "node:path";
 const root = resolve(import.meta.dirname, "..");
 const sourceRoot = join(root, "src");
 
+const NATIVE_BACKEND = [
+  ...["core", "blocks", "gguf", "model", "plan", "residency", "backend"],
+  ...["backend/native.ts", "backend/native-kernels.ts", "backend/layer-weights.ts"],
+];
+
 /** Folder (longest match wins) → folders it may import. Every folder may import itself. */
 const ALLOWED: Record<string, string[]> = {
   core: [],
@@ -26,30 +31,8 @@ const ALLOWED: Record<string, string[]> = {
   "backend/native-kernels.ts": ["core", "backend/native.ts", "plan"],
   "backend/layer-weights.ts": ["gguf", "model"],
   "backend/reference": ["core", "blocks", "gguf", "model", "backend"],
-  "backend/cpu": [
-    "core",
-    "blocks",
-    "gguf",
-    "model",
-    "backend",
-    "backend/native.ts",
-    "backend/native-kernels.ts",
-    "backend/layer-weights.ts",
-    "plan",
-    "residency",
-  ],
-  "backend/cuda": [
-    "core",
-    "blocks",
-    "gguf",
-    "model",
-    "backend",
-    "backend/native.ts",
-    "backend/native-kernels.ts",
-    "backend/layer-weights.ts",
-    "plan",
-    "residency",
-  ],
+  "backend/cpu": NATIVE_BACKEND,
+  "backend/cuda": NATIVE_BACKEND,
   residency: ["core", "blocks", "gguf", "model", "plan", "backend/native-kernels.ts"],
   session: ["core", "backend", "tokenizer", "template", "dsml", "grammar", "model", "gguf"],
   scheduler: ["core", "backend", "grammar", "model", "session"],
