@@ -3,6 +3,7 @@
 import { alignUp } from "../../core/units.ts";
 import type { CudaContext } from "./context.ts";
 import { DEVICE_ALIGNMENT_BYTES, type DeviceBuffer } from "./device-memory.ts";
+import { blocks } from "./kernel-args.ts";
 import {
   decodeShape,
   type ExpertSizes,
@@ -23,8 +24,6 @@ import {
   expertsUpStruct,
 } from "./matrix-structs.ts";
 import type { ExpertGroups, ExpertMatrices } from "./steps.ts";
-
-const blocks = (values: number, perBlock: number) => Math.ceil(values / perBlock);
 
 /** Groups the slots of ids [tokens, used] by expert ascending, within one in the order of the slots. */
 export function groupByExpert(

@@ -16,6 +16,11 @@ export type KernelArg =
   | { f32: number }
   | { struct: Uint8Array };
 
+/** Blocks of a grid that covers `values` with `perBlock` each. */
+export function blocks(values: number, perBlock: number): number {
+  return Math.ceil(values / perBlock);
+}
+
 /** CUDA's own limit is 32,764 bytes on recent devices, 4,096 on older ones. */
 const MAX_PARAMETER_BYTES = 4096;
 const MAX_PARAMETERS = 128;

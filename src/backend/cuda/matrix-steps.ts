@@ -2,6 +2,7 @@
 // device. Nothing waits; no launch reads a size that changes between replays of a graph other than the batch's rows.
 import type { CudaContext } from "./context.ts";
 import type { DeviceBuffer } from "./device-memory.ts";
+import { blocks } from "./kernel-args.ts";
 import type { DeviceMatrix } from "./matrix.ts";
 import {
   decodeShape,
@@ -25,8 +26,6 @@ import type { QuantizedInput } from "./steps.ts";
 
 /** Matrices of no more rows are multiplied by blocks whose warps share the columns. */
 const NARROW_ROWS = 64;
-
-const blocks = (values: number, perBlock: number) => Math.ceil(values / perBlock);
 
 /** Writes the int8 form of x [rows, cols], cols a multiple of 32, into `into`. */
 export function quantizeRows(

@@ -6,7 +6,7 @@ import type { CudaContext } from "./context.ts";
 import { MOST_EXPERTS } from "./decode-plans.ts";
 import type { DeviceBuffer } from "./device-memory.ts";
 import type { RowParts } from "./half-rows.ts";
-import type { KernelArg } from "./kernel-args.ts";
+import { blocks, type KernelArg } from "./kernel-args.ts";
 import {
   type AttentionShape,
   planAttention,
@@ -19,7 +19,6 @@ const p = (buffer: DeviceBuffer | null): KernelArg => ({ p: buffer });
 const i32 = (value: number): KernelArg => ({ i32: value });
 const i64 = (value: number): KernelArg => ({ i64: value });
 const f32 = (value: number): KernelArg => ({ f32: value });
-const blocks = (values: number, perBlock: number) => Math.ceil(values / perBlock);
 
 /** Weights and constants of a hyper-connection read and of the norm after it. */
 export interface HyperRead {
