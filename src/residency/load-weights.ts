@@ -82,15 +82,15 @@ class Resident implements ResidentWeights {
   }
 
   matrix(tensor: TensorInfo): WeightMatrix {
-    return found(this.#matrices.get(tensor.name), tensor);
+    return loadedValue(this.#matrices, tensor.name);
   }
 
   floats(tensor: TensorInfo): Float32Array {
-    return found(this.#vectors.get(tensor.name), tensor);
+    return loadedValue(this.#vectors, tensor.name);
   }
 
   ints(tensor: TensorInfo): Int32Array {
-    return found(this.#indexes.get(tensor.name), tensor);
+    return loadedValue(this.#indexes, tensor.name);
   }
 
   close(): void {
@@ -99,8 +99,12 @@ class Resident implements ResidentWeights {
   }
 }
 
-function found<Value>(value: Value | undefined, tensor: TensorInfo): Value {
-  if (value === undefined) throw new Ds4Error("session", `the weights of "${tensor.name}" are not loaded`);
+/** The value of a tensor. Throws `session` when it is not part of the model that was loaded. */
+export function loadedValue<Value>(values: ReadonlyMap<string, Value>, tensorName: string): Value {
+  const value = values.get(tensorName);
+  if (value === undefined) {
+    throw new Ds4Error("session", `the weights of "${tensorName}" are not loaded`);
+  }
   return value;
 }
 

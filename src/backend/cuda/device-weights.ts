@@ -1,13 +1,13 @@
 // Carries a weight plan out on the device: file → packed on the CPU into staging → copied to its place. Bytes, layout
 // and order are those of the CPU's arena.
 import { ggmlType, rowBytes } from "../../blocks/ggml-types.ts";
-import { CancelledError, Ds4Error } from "../../core/errors.ts";
+import { CancelledError } from "../../core/errors.ts";
 import { alignUp } from "../../core/units.ts";
 import type { GgufFile, TensorInfo } from "../../gguf/gguf-file.ts";
 import type { BoundModel } from "../../model/weights.ts";
 import { longestReadBytes, UPLOAD_ARENAS, uploadArenaBytes } from "../../plan/staging-size.ts";
 import { PANEL_ROWS, planWeights, type WeightPlan } from "../../plan/weight-layout.ts";
-import type { LoadOptions } from "../../residency/load-weights.ts";
+import { type LoadOptions, loadedValue } from "../../residency/load-weights.ts";
 import { type Piece, planReads } from "../../residency/read-order.ts";
 import { readIndexes, readVector } from "../../residency/small-tensors.ts";
 import { openWeightBytes } from "../../residency/weight-bytes.ts";
@@ -81,25 +81,20 @@ class ResidentOnDevice implements DeviceWeights {
   }
 
   matrix(tensor: TensorInfo): DeviceMatrix {
-    return found(this.#matrices.get(tensor.name), tensor.name);
+    return loadedValue(this.#matrices, tensor.name);
   }
 
   floats(tensor: TensorInfo): DeviceBuffer {
-    return found(this.#small.get(tensor.name), tensor.name);
+    return loadedValue(this.#small, tensor.name);
   }
 
   ints(tensor: TensorInfo): DeviceBuffer {
-    return found(this.#small.get(tensor.name), tensor.name);
+    return loadedValue(this.#small, tensor.name);
   }
 
   close(): void {
     this.#memory.close();
   }
-}
-
-function found<Value>(value: Value | undefined, name: string): Value {
-  if (value === undefined) throw new Ds4Error("session", `the weights of "${name}" are not loaded`);
-  return value;
 }
 
 /** Vectors and tables, read whole, in one allocation. */
@@ -149,7 +144,7 @@ function fillArena(
       for (const piece of read.pieces) {
         if (signal?.aborted) throw new CancelledError("loading was cancelled");
         const { name } = piece.placed.tensor;
-        const target = found(matrices.get(name), name);
+        const target = loadedValue(matrices, name);
         uploadPiece(loader, staging, piece, target, bytes.pieceBytes(read, piece));
         done += piece.bytes;
         onProgress?.({ label: "load", done, total, unit: "bytes", detail: name });
