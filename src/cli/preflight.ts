@@ -37,6 +37,8 @@ export interface RunDemand {
   /** KV states, and bytes for checkpoints of them; 1 and 0 by default. */
   slots?: number;
   checkpointBytes?: number;
+  /** Requests that a server holds at once; absent without one. */
+  requests?: number;
   /** Rows of keys and values on CUDA. */
   kvType?: KvType;
   /** Load although the plan does not fit. `false`: the user could say so, and is told; undefined: there is no flag. */
@@ -63,6 +65,7 @@ export function runOptions(spec: ModelSpec, demand: RunDemand): PlanOptions {
     headRows: demand.headRows ?? slots,
     threads: demand.threads ?? availableParallelism(),
     checkpointBytes,
+    requests: demand.requests,
     kvType: demand.kvType,
   };
 }

@@ -112,22 +112,21 @@ interface Room extends RoomSize {
 
 /** What was asked for, or, where nothing was, the most that fits. Throws `memory` when not even one slot does. */
 function chooseRoom(path: string, flags: ServeFlags, choice: BackendChoice, terminal: Terminal): Room {
-  const { ctx: ctxTokens, threads, kvType, checkpointMb } = flags;
+  const { ctx: ctxTokens, threads, kvType, checkpointMb, maxQueue } = flags;
   const slots = flags.slots ?? DEFAULT_SLOTS;
   const file = openGguf(path);
   try {
     const least = flags.slots === undefined ? { slots: 1, checkpointBytes: 0 } : { slots };
     const backend = chooseBackend(choice, file, { threads, kvType, ctxTokens, ...least }).name;
+    const run = { backend, threads, kvType, ctxTokens, requests: slots + maxQueue };
     const checkpointBytes =
-      checkpointMb === undefined
-        ? defaultCheckpointBytes(file, { backend, threads, kvType, ctxTokens, slots })
-        : checkpointMb * MIB;
+      checkpointMb === undefined ? defaultCheckpointBytes(file, { ...run, slots }) : checkpointMb * MIB;
     const choices: RoomSize[] = [{ slots, checkpointBytes }];
     if (flags.slots === undefined) choices.push({ slots: 1, checkpointBytes: 0 });
     for (const [index, room] of choices.entries()) {
       const isLast = index === choices.length - 1;
       const force = isLast && flags.force === true;
-      const demand = { backend, threads, kvType, ctxTokens, ...room };
+      const demand = { ...run, ...room };
       try {
         preflight(file, { ...demand, force });
         if (index > 0) note(terminal, "memory is short: one slot and no checkpoints; see ds4 plan");

@@ -46,6 +46,8 @@ export interface PlanOptions {
   threads: number;
   /** Budget for checkpoints of KV states in memory; 0 by default. */
   checkpointBytes?: number;
+  /** A server's: requests that it holds at once, running and waiting. Absent where no server runs. */
+  requests?: number;
   /** CUDA only: rows of keys and values, "f16" by default. */
   kvType?: KvType;
 }

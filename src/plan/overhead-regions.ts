@@ -1,5 +1,5 @@
 // Everything of a memory plan that is neither weights nor KV: activations, staging, the runtime itself, and the reserve.
-import { GIB, MIB } from "../core/units.ts";
+import { GIB, KIB, MIB } from "../core/units.ts";
 import type { PlanInput, Region } from "./memory-plan.ts";
 import { headBytes, scratchBytes } from "./scratch-size.ts";
 import { stagingBytes, uploadBytes } from "./staging-size.ts";
@@ -10,6 +10,9 @@ import { taskBytes, threadBytes, workspaceBytes } from "./workspace-size.ts";
 const RUNTIME_BYTES = 128 * MIB;
 /** Tokenizer tables per token of the vocabulary, in the main thread and in the worker; measured there too. */
 const RUNTIME_BYTES_PER_VOCAB_TOKEN = 768;
+/** What a server holds beside that after minutes of load, and for each request; measured there too. */
+const SERVER_BYTES = 24 * MIB;
+const SERVER_BYTES_PER_REQUEST = 64 * KIB;
 /** A CUDA context with its libraries. An assumption from public figures (300 to 600 MiB) until measured. */
 const CUDA_CONTEXT_BYTES = 500 * MIB;
 /** The reference backend makes fresh arrays; this many times the CPU backend's may wait for the collector. */
@@ -33,7 +36,7 @@ export function runtimeBytes(vocabSize: number): number {
 /** The regions, in the order in which they are shown. */
 export function overheadRegions({ model, options, pools }: PlanInput): Region[] {
   const { spec } = model;
-  const { backend, batchTokens, headRows, threads } = options;
+  const { backend, batchTokens, headRows, threads, requests } = options;
   const { device, host } = pools;
   const factor = backend === "reference" ? REFERENCE_GARBAGE_FACTOR : 1;
   const native = backend === "reference" ? 0 : workspaceBytes(model, options);
@@ -67,6 +70,7 @@ export function overheadRegions({ model, options, pools }: PlanInput): Region[] 
     ...{ id: "runtime/process", owner: "runtime", label: "process", pool: host.id },
     ...{ bytes: runtimeBytes(spec.vocabSize), why: "Node, addon and tokenizer, as measured" },
   });
+  if (requests !== undefined) regions.push(serverRegion(requests, host.id));
   if (backend === "cuda") {
     regions.push({
       ...{ id: "runtime/cuda", owner: "runtime", label: "CUDA context", pool: device.id },
@@ -84,4 +88,10 @@ export function overheadRegions({ model, options, pools }: PlanInput): Region[] 
 function stagingRegion(bytes: number, pool: string): Region {
   const why = "weights pass through it while loading";
   return { id: "staging/load", owner: "staging", label: "load buffer", pool, bytes, why };
+}
+
+function serverRegion(requests: number, pool: string): Region {
+  const bytes = SERVER_BYTES + SERVER_BYTES_PER_REQUEST * requests;
+  const why = `compiled code, heap and sockets of ${requests} requests at once, as measured`;
+  return { id: "runtime/server", owner: "runtime", label: "server", pool, bytes, why };
 }

@@ -12,16 +12,22 @@ import {
   type ServerProcess,
   startServer,
   stopServer,
+  watchMemory,
 } from "./server-process.ts";
 
 const SECONDS = Number(process.env.DS4_LOAD_SECONDS ?? 12);
 const SEED = Number(process.env.DS4_LOAD_SEED ?? 1);
 const CLIENTS = 64;
-/** V8 collects what is left over when nothing has happened for a while. */
+/** What still runs down after the last answer does so in this time. */
 const REST_MS = 3000;
-const WARM_UP_SHARE = 0.3;
-/** Growth of resident memory after the warm-up, both at rest. A short one leaves V8 still finding its heap's size. */
-const GROWTH_LIMIT = SECONDS >= 120 ? 1.05 : 1.15;
+/** A short run needs more of it: the compiler is at work and checkpoints are being filled. */
+const WARM_UP_SHARE = SECONDS >= 120 ? 0.3 : 0.5;
+/**
+ * After the warm-up: how far any sample of resident memory under load may lie from the median of all, the median of the
+ * last third from that of the first, and the process at rest from what it was before.
+ */
+const WANDER_LIMIT = 0.05;
+const SAMPLE_MS = 250;
 const FLAGS = ["--ctx", "512", "--threads", "1", "--max-queue", "56", "--checkpoint-mb", "16"];
 
 const servers: ServerProcess[] = [];
@@ -55,18 +61,33 @@ it(
     const cold = await settledUse(server);
     await load(WARM_UP_SHARE * SECONDS, SEED + 1000);
     const warm = await settledUse(server);
-    const report = await load((1 - WARM_UP_SHARE) * SECONDS, SEED);
+    const watch = watchMemory(server.child.pid!, SAMPLE_MS);
+    const report = await load((1 - WARM_UP_SHARE) * SECONDS, SEED).finally(() => watch.stop());
     const after = await settledUse(server);
     const { finished, left, leftEarly, malformed } = report;
     expect(Math.min(finished, left, leftEarly, malformed)).toBeGreaterThanOrEqual(5);
 
     const metrics = await readMetrics(server.url);
-    const growth = after.rssBytes / warm.rssBytes;
-    if (process.env.DS4_LOAD_SECONDS !== undefined) console.log({ ...report, cold, warm, after, growth });
-    expect(growth).toBeLessThan(GROWTH_LIMIT);
+    const memory = (name: string, region: string) => metrics.get(`ds4_${name}{region="${region}"}`)!;
+    const plannedBytes = memory("memory_planned_bytes", "process");
+    const { medianBytes, leastBytes, mostBytes, drift } = watch.figures();
+    const figures = {
+      samples: watch.samples.length,
+      medianBytes,
+      leastBytes,
+      mostBytes,
+      drift,
+      plannedBytes,
+    };
+    if (process.env.DS4_LOAD_SECONDS !== undefined) console.log({ ...report, cold, warm, after, figures });
+    expect(watch.samples.length).toBeGreaterThanOrEqual((SECONDS * 1000) / SAMPLE_MS / 10);
+    expect(mostBytes / medianBytes).toBeLessThan(1 + WANDER_LIMIT);
+    expect(leastBytes / medianBytes).toBeGreaterThan(1 - WANDER_LIMIT);
+    expect(Math.abs(drift)).toBeLessThan(WANDER_LIMIT);
+    expect(Math.max(mostBytes, after.rssBytes)).toBeLessThanOrEqual(plannedBytes);
+    expect(after.rssBytes / warm.rssBytes).toBeLessThan(1 + WANDER_LIMIT);
     expect(after.handles).toBeLessThanOrEqual(cold.handles);
     expect(after.threads).toBeLessThanOrEqual(cold.threads);
-    const memory = (name: string, region: string) => metrics.get(`ds4_${name}{region="${region}"}`)!;
     for (const region of ["weights", "kv_slots", "kv_checkpoints", "scratch"]) {
       expect(memory("memory_bytes", region), region).toBeGreaterThan(0);
       expect(memory("memory_bytes", region), region).toBeLessThanOrEqual(
@@ -100,7 +121,7 @@ it(
   (SECONDS + 280) * 1000,
 );
 
-/** What the server holds at rest: its answers have ended, their sockets are closed, garbage is collected. */
+/** What the server holds at rest: its answers have ended, their sockets are closed. */
 async function settledUse({ child, url }: ServerProcess): Promise<ProcessUse> {
   for (let tries = 0; tries < 100; tries++) {
     const metrics = await readMetrics(url);

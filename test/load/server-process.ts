@@ -58,6 +58,33 @@ export function processUse(pid: number): ProcessUse {
   };
 }
 
+/** Resident memory over a while. */
+export interface MemoryWatch {
+  /** Bytes, oldest first. */
+  samples: readonly number[];
+  /** `drift`: the last third's median over the first third's, less one. */
+  figures(): { medianBytes: number; leastBytes: number; mostBytes: number; drift: number };
+  stop(): void;
+}
+
+/** Reads a process's resident memory at intervals until stopped. */
+export function watchMemory(pid: number, everyMs: number): MemoryWatch {
+  const samples: number[] = [];
+  const timer = setInterval(() => samples.push(processUse(pid).rssBytes), everyMs);
+  const figures = () => {
+    const third = Math.floor(samples.length / 3);
+    return {
+      medianBytes: median(samples),
+      leastBytes: Math.min(...samples),
+      mostBytes: Math.max(...samples),
+      drift: median(samples.slice(-third)) / median(samples.slice(0, third)) - 1,
+    };
+  };
+  return { samples, figures, stop: () => clearInterval(timer) };
+}
+
+const median = (values: readonly number[]) => values.toSorted((a, b) => a - b)[values.length >> 1];
+
 /** The samples of `/metrics` by name and labels. */
 export async function readMetrics(url: string): Promise<Map<string, number>> {
   const text = await (await fetch(`${url}/metrics`, { headers: { connection: "close" } })).text();
