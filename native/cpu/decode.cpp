@@ -91,9 +91,9 @@ struct Portable {
   }
 };
 
-void decodeFromInts(TensorType type, const uint8_t* panel, int64_t cols, int64_t colBegin, int count, FloatTile& out) {
+void decodeFromInts(TensorType type, const uint8_t* panel, int64_t colBegin, int count, FloatTile& out) {
   IntTile tile;
-  decodePanelInt(type, panel, cols, colBegin, count, tile);
+  decodePanelInt(type, panel, colBegin, count, tile);
   for (int col = 0; col < count; col++) {
     const uint8_t* group = tile.quants[col / 32] + kGroupBytes * (col % 32 / 4);
     for (int row = 0; row < kPanelRows; row++) {
@@ -115,12 +115,12 @@ void decodeRareTile(TensorType type, const uint8_t* panel, int64_t colBegin, Flo
 
 }  // namespace
 
-void decodePanelInt(TensorType type, const uint8_t* panel, int64_t, int64_t colBegin, int count, IntTile& tile) {
+void decodePanelInt(TensorType type, const uint8_t* panel, int64_t colBegin, int count, IntTile& tile) {
   decodeIntTile<Portable>(type, panel, colBegin, count, tile);
 }
 
-void decodePanel(TensorType type, const uint8_t* panel, int64_t cols, int64_t colBegin, int count, FloatTile& tile) {
-  if (!usesFloatInput(type)) return decodeFromInts(type, panel, cols, colBegin, count, tile);
+void decodePanel(TensorType type, const uint8_t* panel, int64_t colBegin, int count, FloatTile& tile) {
+  if (!usesFloatInput(type)) return decodeFromInts(type, panel, colBegin, count, tile);
   if (isRareType(type)) return decodeRareTile(type, panel, colBegin, tile);
   decodeFloatTile<Portable>(type, panel, colBegin, count, tile);
 }

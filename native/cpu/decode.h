@@ -34,9 +34,9 @@ struct IntTile {
 };
 
 /// Columns [colBegin, colBegin + count) of a panel as floats, exact. colBegin is a multiple of 256.
-void decodePanel(TensorType type, const uint8_t* panel, int64_t cols, int64_t colBegin, int count, FloatTile& tile);
+void decodePanel(TensorType type, const uint8_t* panel, int64_t colBegin, int count, FloatTile& tile);
 
 /// The same as integers, for the types with int8 input. count is a multiple of 32.
-void decodePanelInt(TensorType type, const uint8_t* panel, int64_t cols, int64_t colBegin, int count, IntTile& tile);
+void decodePanelInt(TensorType type, const uint8_t* panel, int64_t colBegin, int count, IntTile& tile);
 
 }  // namespace ds4

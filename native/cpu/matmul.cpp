@@ -95,11 +95,11 @@ void runPanel(const MatmulJob& job, int64_t panel, const KernelSet& set) {
     for (int64_t col = 0; col < weight.cols; col += kBlockCols) {
       const int cols = static_cast<int>(std::min<int64_t>(kBlockCols, weight.cols - col));
       if (isFloat) {
-        set.decodeFloat(weight.type, data, weight.cols, col, cols, tile.floats);
+        set.decodeFloat(weight.type, data, col, cols, tile.floats);
         for (int r = 0; r < count; r++) floatRows[r] = input.x + inputRow(job, first + r) * input.stride + col;
         set.dotFloat(tile.floats, cols, floatRows, count, sums);
       } else {
-        set.decodeInt(weight.type, data, weight.cols, col, cols, tile.ints);
+        set.decodeInt(weight.type, data, col, cols, tile.ints);
         set.dotInt(tile.ints, cols / kSubCols, col / kSubCols, intRows, count, sums);
       }
     }

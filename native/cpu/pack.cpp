@@ -186,7 +186,7 @@ void unpackRow(const PackedMatrix& weight, int64_t slice, int64_t row, float* ou
   FloatTile tile;
   for (int64_t col = 0; col < weight.cols; col += kBlockCols) {
     const int count = static_cast<int>(std::min<int64_t>(kBlockCols, weight.cols - col));
-    decodePanel(weight.type, panel, weight.cols, col, count, tile);
+    decodePanel(weight.type, panel, col, count, tile);
     for (int i = 0; i < count; i++) out[col + i] = tile.weights[i][row % kPanelRows];
   }
 }

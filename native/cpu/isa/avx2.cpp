@@ -174,8 +174,8 @@ void dotFloat(const FloatTile& tile, int cols, const float* const* rows, int cou
 
 }  // namespace
 
-void avx2DecodeInt(TensorType type, const uint8_t* panel, int64_t cols, int64_t colBegin, int count, IntTile& tile);
-void avx2DecodeFloat(TensorType type, const uint8_t* panel, int64_t cols, int64_t colBegin, int count, FloatTile& tile);
+void avx2DecodeInt(TensorType type, const uint8_t* panel, int64_t colBegin, int count, IntTile& tile);
+void avx2DecodeFloat(TensorType type, const uint8_t* panel, int64_t colBegin, int count, FloatTile& tile);
 bool avx2PanelTimesRows(TensorType type, const uint8_t* panel, int64_t cols, const IntRow* rows, const float* const* xs,
                         int count, float (*outs)[kPanelRows]);
 

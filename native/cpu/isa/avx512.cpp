@@ -162,12 +162,12 @@ struct Decoders {
   static void bfloats(const uint8_t* from, float* to) { _mm512_store_ps(to, avx512::loadBfloats(from)); }
 };
 
-void decodeInt(TensorType type, const uint8_t* panel, int64_t, int64_t colBegin, int count, IntTile& tile) {
+void decodeInt(TensorType type, const uint8_t* panel, int64_t colBegin, int count, IntTile& tile) {
   decodeIntTile<Decoders>(type, panel, colBegin, count, tile);
 }
 
-void decodeFloat(TensorType type, const uint8_t* panel, int64_t cols, int64_t colBegin, int count, FloatTile& tile) {
-  if (!decodeFloatTile<Decoders>(type, panel, colBegin, count, tile)) decodePanel(type, panel, cols, colBegin, count, tile);
+void decodeFloat(TensorType type, const uint8_t* panel, int64_t colBegin, int count, FloatTile& tile) {
+  if (!decodeFloatTile<Decoders>(type, panel, colBegin, count, tile)) decodePanel(type, panel, colBegin, count, tile);
 }
 
 }  // namespace

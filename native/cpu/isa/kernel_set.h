@@ -44,8 +44,8 @@ struct KernelSet {
   /// out[r][lane] += tile * row r, over `cols` columns; rows[r] points at the first of them.
   void (*dotFloat)(const FloatTile& tile, int cols, const float* const* rows, int count, float (*out)[kPanelRows]);
   /// Decoders for tiles; the portable ones where a set has no better.
-  void (*decodeInt)(TensorType type, const uint8_t* panel, int64_t cols, int64_t colBegin, int count, IntTile& tile);
-  void (*decodeFloat)(TensorType type, const uint8_t* panel, int64_t cols, int64_t colBegin, int count, FloatTile& tile);
+  void (*decodeInt)(TensorType type, const uint8_t* panel, int64_t colBegin, int count, IntTile& tile);
+  void (*decodeFloat)(TensorType type, const uint8_t* panel, int64_t colBegin, int count, FloatTile& tile);
   /// A few rows against a whole panel without a tile in between; false when there is no such path for the type and the
   /// count, at most `kDirectRows`. `rows` for products of whole numbers, `x` for those of floats.
   bool (*panelTimesRows)(TensorType type, const uint8_t* panel, int64_t cols, const IntRow* rows, const float* const* x,

@@ -118,8 +118,8 @@ void dotFloat(const FloatTile& tile, int cols, const float* const* rows, int cou
 
 }  // namespace
 
-void neonDecodeInt(TensorType type, const uint8_t* panel, int64_t cols, int64_t colBegin, int count, IntTile& tile);
-void neonDecodeFloat(TensorType type, const uint8_t* panel, int64_t cols, int64_t colBegin, int count, FloatTile& tile);
+void neonDecodeInt(TensorType type, const uint8_t* panel, int64_t colBegin, int count, IntTile& tile);
+void neonDecodeFloat(TensorType type, const uint8_t* panel, int64_t colBegin, int count, FloatTile& tile);
 bool neonPanelTimesRows(TensorType type, const uint8_t* panel, int64_t cols, const IntRow* rows, const float* const* xs,
                         int count, float (*outs)[kPanelRows]);
 
