@@ -1,8 +1,10 @@
 // What the HTTP server costs: the same requests at once through the engine itself and through HTTP streams, over one
 // loaded model. Rounds take turns, so that a slow spell of the machine hits both. Clients are a process of their own, which
-// reads bytes and parses nothing.
-// Usage: node scripts/bench-server.ts [-m FILE] [--clients 8] [--slots 8] [--prompt 16] [--gen 96] [--rounds 7] [--warm-up 4]
+// reads bytes and parses nothing but the end. Speeds are counted from the first token of a round to its last one: the
+// prompts' evaluation is the same work for both and would only hide the difference.
+// Usage: node scripts/bench-server.ts [-m FILE] [--clients 1,8] [--slots 8] [--prompt 16] [--gen 96] [--rounds 7] [--warm-up 4]
 //          [--threads N] [--api completions|chat] [--json]
+// A round of a large file (four layers of V4-Flash) takes about 0.1 s a token, twice: --gen 40 --rounds 6 --warm-up 1.
 import { spawn } from "node:child_process";
 import { Agent, request as httpRequest } from "node:http";
 import { availableParallelism } from "node:os";
@@ -25,7 +27,7 @@ import { completionJob } from "../src/server/wire/openai-completions.ts";
 const { values } = parseArgs({
   options: {
     model: { type: "string", short: "m" },
-    clients: { type: "string", default: "8" },
+    clients: { type: "string", default: "1,8" },
     slots: { type: "string", default: "8" },
     prompt: { type: "string", default: "16" },
     gen: { type: "string", default: "96" },
@@ -39,29 +41,50 @@ const { values } = parseArgs({
 });
 // Rounds that do not count: V8 compiles the server's path within some thousand tokens.
 const warmUpRounds = Number(values["warm-up"]);
-const [clients, slots, promptTokens, genTokens, rounds, threads] = [
-  ...[values.clients, values.slots, values.prompt, values.gen, values.rounds, values.threads],
+const [slots, promptWords, genTokens, rounds, threads] = [
+  ...[values.slots, values.prompt, values.gen, values.rounds, values.threads],
 ].map(Number);
+const clientCounts = values.clients.split(",").map(Number);
 
-/** One round's clients: all bodies at once; resolves with the seconds until the last stream ended. */
+/** When the first token of one stream came, when its last, in milliseconds of its process, and how many. */
+interface StreamTimes {
+  firstMs: number;
+  lastMs: number;
+  tokens: number;
+}
+
+/** Tokens per second of streams that ran at once, from the first token of any to the last of any. */
+function speedOf(streams: readonly StreamTimes[]): number {
+  const firstMs = Math.min(...streams.map((stream) => stream.firstMs));
+  const lastMs = Math.max(...streams.map((stream) => stream.lastMs));
+  const tokens = streams.reduce((sum, stream) => sum + stream.tokens - 1, 0);
+  return (1000 * tokens) / (lastMs - firstMs);
+}
+
+/** One round's clients: all bodies at once; resolves with the tokens per second. */
 async function ask(port: number, bodies: readonly string[]): Promise<number> {
   const path = values.api === "chat" ? "/v1/chat/completions" : "/v1/completions";
-  const started = performance.now();
-  await Promise.all(bodies.map((body) => readStream(port, path, body)));
-  return (performance.now() - started) / 1000;
+  return speedOf(await Promise.all(bodies.map((body) => readStream(port, path, body))));
 }
 
 const agent = new Agent({ keepAlive: true });
+/** Enough of a stream's end to hold the counts. */
+const USAGE_BYTES = 1500;
 
-function readStream(port: number, path: string, body: string): Promise<void> {
+function readStream(port: number, path: string, body: string): Promise<StreamTimes> {
   return new Promise((resolve, reject) => {
     const request = httpRequest({ port, path, method: "POST", agent }, (response) => {
       let tail = "";
+      let firstMs = 0;
       response.on("data", (chunk: Buffer) => {
-        tail = (tail + chunk.toString("latin1")).slice(-40);
+        const text = chunk.toString("latin1");
+        if (firstMs === 0 && text.includes("data: ")) firstMs = performance.now();
+        tail = (tail + text).slice(-USAGE_BYTES);
       });
       response.on("end", () => {
-        if (response.statusCode === 200 && tail.includes("[DONE]")) resolve();
+        const tokens = /"completion_tokens":(\d+)/.exec(tail)?.[1];
+        if (tokens !== undefined && tail.includes("[DONE]"))
+          resolve({ firstMs, lastMs: performance.now(), tokens: Number(tokens) });
         else reject(new Error(`status ${response.statusCode}: ${tail}`));
       });
     });
@@ -76,13 +99,17 @@ async function runClient(port: number): Promise<void> {
   }
 }
 
+/** Room in a context for marks around a prompt, and for the longest word below in any vocabulary, in tokens. */
+const [PROMPT_TOKENS_MOST, WORD_TOKENS_MOST] = [64, 6];
 const WORDS = ["river", "stone", "seven", "light", "north", "bread", "cloud", "iron"];
 
 /** Bodies of one round: other words every time, so that nothing is reused. */
-function bodiesOf(random: Random): object[] {
+function bodiesOf(random: Random, clients: number): object[] {
   return Array.from({ length: clients }, () => {
-    const words = Array.from({ length: promptTokens }, () => WORDS[random.nextUint32() % WORDS.length]);
-    const fields = { max_tokens: genTokens, temperature: 0, stream: true };
+    const words = Array.from({ length: promptWords }, () => WORDS[random.nextUint32() % WORDS.length]);
+    const fields = {
+      ...{ max_tokens: genTokens, temperature: 0, stream: true, stream_options: { include_usage: true } },
+    };
     const text = words.join(" ");
     return values.api === "chat"
       ? { ...fields, messages: [{ role: "user", content: text }] }
@@ -90,19 +117,29 @@ function bodiesOf(random: Random): object[] {
   });
 }
 
-async function main(): Promise<void> {
+/** What is measured: one engine, reached in two ways. */
+interface Bench {
+  direct(prepared: readonly PreparedAnswer[]): Promise<number>;
+  http(bodies: readonly object[]): Promise<number>;
+  prepare(body: object): PreparedAnswer;
+  close(): Promise<void>;
+}
+
+async function openBench(): Promise<Bench> {
   const path = resolveModelPath(values.model);
   const model = openModel(path);
+  const most = Math.max(...clientCounts);
+  const ctxTokens = PROMPT_TOKENS_MOST + WORD_TOKENS_MOST * promptWords + genTokens;
   const engine = await SchedulerEngine.open({
-    ...{ modelPath: path, threads, slots, headRows: slots, ctxTokens: 2 * promptTokens + genTokens + 64 },
-    ...{ queueLimit: clients, chunkTokens: 512, checkpointBytes: 0 },
+    ...{ modelPath: path, threads, slots, headRows: slots, ctxTokens },
+    ...{ queueLimit: most, chunkTokens: 512, checkpointBytes: 0 },
   });
   const served = { id: "bench", ...model, ctxTokens: engine.info.ctxTokens, source: engine };
   const metrics = new ServerMetrics();
   const state = new ServerState();
   const runner = new AnswerRunner({
     model: { ...served, concurrency: Number.POSITIVE_INFINITY },
-    ...{ maxQueued: clients, metrics, log: SILENT_LOG, onFault: () => {} },
+    ...{ maxQueued: most, metrics, log: SILENT_LOG, onFault: () => {} },
   });
   state.serve(runner);
   const app = createApp({ state, metrics, log: SILENT_LOG, version: "bench" }, ALL_ROUTES);
@@ -110,70 +147,96 @@ async function main(): Promise<void> {
   const args = [...process.argv.slice(1), "--client", String(http.port)];
   const client = spawn(process.execPath, args, { stdio: ["pipe", "pipe", "inherit"] });
   const lines = createInterface({ input: client.stdout })[Symbol.asyncIterator]();
-
-  const runDirect = async (prepared: readonly PreparedAnswer[]) => {
-    const started = performance.now();
-    const counts = await Promise.all(
-      prepared.map(async ({ generate }) => {
-        let tokens = 0;
-        for await (const event of engine.generate(generate)) if (event.kind === "token") tokens++;
-        return tokens;
-      }),
-    );
-    return {
-      seconds: (performance.now() - started) / 1000,
-      tokens: counts.reduce((sum, count) => sum + count),
-    };
+  const readDirect = async ({ generate }: PreparedAnswer): Promise<StreamTimes> => {
+    let [firstMs, tokens] = [0, 0];
+    for await (const event of engine.generate(generate)) {
+      if (event.kind === "token" && tokens++ === 0) firstMs = performance.now();
+    }
+    return { firstMs, lastMs: performance.now(), tokens };
   };
-  const runHttp = async (bodies: readonly object[]) => {
-    client.stdin.write(`${JSON.stringify(bodies.map((body) => JSON.stringify(body)))}\n`);
-    return Number((await lines.next()).value);
+  return {
+    direct: async (prepared) => speedOf(await Promise.all(prepared.map(readDirect))),
+    async http(bodies) {
+      client.stdin.write(`${JSON.stringify(bodies.map((body) => JSON.stringify(body)))}\n`);
+      return Number((await lines.next()).value);
+    },
+    prepare: (body) =>
+      runner.prepare(
+        (values.api === "chat" ? chatJob(body, model.tokenizer) : completionJob(body, model.tokenizer))
+          .request,
+      ),
+    async close() {
+      client.kill();
+      void http.stop();
+      http.destroy();
+      await engine.close();
+    },
   };
-  const rows: { direct: number; http: number }[] = [];
-  for (let round = -warmUpRounds; round < rounds; round++) {
-    const bodies = bodiesOf(new Random(round + 100));
-    const prepared = bodies.map((body) => {
-      const job =
-        values.api === "chat" ? chatJob(body, model.tokenizer) : completionJob(body, model.tokenizer);
-      return runner.prepare(job.request);
-    });
-    // Every other round the other way round: what comes second finds warmer caches.
-    const early = round % 2 === 0 ? undefined : await runHttp(bodies);
-    const direct = await runDirect(prepared);
-    const seconds = early ?? (await runHttp(bodies));
-    if (round >= 0) rows.push({ direct: direct.tokens / direct.seconds, http: direct.tokens / seconds });
-  }
-  client.kill();
-  void http.stop();
-  http.destroy();
-  await engine.close();
-  report(rows);
 }
 
-function report(rows: readonly { direct: number; http: number }[]): void {
-  const median = (of: (row: (typeof rows)[number]) => number) =>
-    [...rows].sort((a, b) => of(a) - of(b)).map(of)[rows.length >> 1];
-  const facts = {
-    ...{ model: values.model ?? "nano", api: values.api, clients, slots, threads, promptTokens, genTokens },
-    inProcessTps: median(({ direct }) => direct),
-    httpTps: median(({ http }) => http),
-    // Of the medians, not the median of the shares: a slow spell hits one of a round's two.
-    share: median(({ http }) => http) / median(({ direct }) => direct),
-    // The fastest rounds: what is left of a share on a machine that other programs use.
-    bestShare: Math.max(...rows.map(({ http }) => http)) / Math.max(...rows.map(({ direct }) => direct)),
-  };
-  if (values.json) {
-    console.log(JSON.stringify({ ...facts, rows }, null, 2));
-    return;
+/** Speeds of one round, tokens per second of all streams together. */
+interface Round {
+  direct: number;
+  http: number;
+}
+
+async function measure(bench: Bench, clients: number): Promise<Round[]> {
+  const rows: Round[] = [];
+  for (let at = -warmUpRounds; at < rounds; at++) {
+    const bodies = bodiesOf(new Random(100 * clients + at + 50), clients);
+    const prepared = bodies.map((body) => bench.prepare(body));
+    // Every other round the other way round: what comes second finds warmer caches.
+    const early = at % 2 === 0 ? undefined : await bench.http(bodies);
+    const direct = await bench.direct(prepared);
+    const http = early ?? (await bench.http(bodies));
+    if (at >= 0) rows.push({ direct, http });
+    if (!values.json)
+      console.error(`${clients} streams, round ${at + 1}: ${direct.toFixed(1)} and ${http.toFixed(1)} t/s`);
   }
-  const cells = rows.map(({ direct, http }, at) => [
-    String(at + 1),
-    ...[direct, http].map((tps) => tps.toFixed(1)),
-    (http / direct).toFixed(3),
-  ]);
-  const tps = [facts.inProcessTps, facts.httpTps].map((value) => value.toFixed(1));
-  cells.push(["median", ...tps, facts.share.toFixed(3)], ["best", "", "", facts.bestShare.toFixed(3)]);
-  console.log(formatTable(["round", "in process t/s", "HTTP t/s", "share"], cells));
+  return rows;
+}
+
+async function main(): Promise<void> {
+  const bench = await openBench();
+  const facts = { model: values.model ?? "nano", api: values.api, slots, threads, promptWords, genTokens };
+  const results = [];
+  for (const clients of clientCounts) {
+    results.push({ ...facts, clients, ...summary(await measure(bench, clients)) });
+  }
+  await bench.close();
+  if (values.json) console.log(JSON.stringify(results, null, 2));
+  else for (const { clients, rows, ...medians } of results) printTable(clients, rows, medians);
+}
+
+function summary(rows: readonly Round[]) {
+  const sorted = (of: (row: Round) => number) => rows.map(of).sort((a, b) => a - b);
+  const median = (of: (row: Round) => number) => sorted(of)[rows.length >> 1];
+  const best = (of: (row: Round) => number) => sorted(of)[rows.length - 1];
+  const [direct, http] = [(row: Round) => row.direct, (row: Round) => row.http];
+  return {
+    ...{ inProcessTps: median(direct), httpTps: median(http), inProcessBestTps: best(direct) },
+    httpBestTps: best(http),
+    // Of the medians, not the median of the shares: a slow spell hits one of a round's two.
+    share: median(http) / median(direct),
+    // The fastest rounds: what is left of a share on a machine that other programs use.
+    bestShare: best(http) / best(direct),
+    rows,
+  };
+}
+
+function printTable(
+  clients: number,
+  rows: readonly Round[],
+  medians: Omit<ReturnType<typeof summary>, "rows">,
+): void {
+  const cells = rows.map(({ direct, http }, at) => cellsOf(String(at + 1), direct, http));
+  cells.push(cellsOf("median", medians.inProcessTps, medians.httpTps));
+  cells.push(cellsOf("best", medians.inProcessBestTps, medians.httpBestTps));
+  console.log(formatTable([`${clients} streams`, "in process t/s", "HTTP t/s", "share"], cells));
+}
+
+function cellsOf(name: string, direct: number, http: number): string[] {
+  return [name, direct.toFixed(1), http.toFixed(1), (http / direct).toFixed(3)];
 }
 
 if (values.client !== undefined) await runClient(Number(values.client));
