@@ -159,7 +159,7 @@ test("a discrete card holds weights, KV and scratch; the process stays in host m
 test("a server is counted with the requests that it holds, in the host's memory", () => {
   const model = bindModel(tiny);
   const bytes = (requests?: number) => regionBytes(plan(model, { requests }));
-  expect(bytes(64) - bytes()).toBe(28 * MIB);
+  expect(bytes(64) - bytes()).toBe(40 * MIB);
   expect(bytes(128) - bytes(64)).toBe(4 * MIB);
   const { regions } = planMemory("test", model, { ...cuda, requests: 1 }, findKnownMachine("h200")!);
   expect(regions.find(({ id }) => id === "runtime/server")?.pool).toBe("host");

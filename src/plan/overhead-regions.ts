@@ -11,7 +11,7 @@ const RUNTIME_BYTES = 128 * MIB;
 /** Tokenizer tables per token of the vocabulary, in the main thread and in the worker; measured there too. */
 const RUNTIME_BYTES_PER_VOCAB_TOKEN = 768;
 /** What a server holds beside that after minutes of load, and for each request; measured there too. */
-const SERVER_BYTES = 24 * MIB;
+const SERVER_BYTES = 36 * MIB;
 const SERVER_BYTES_PER_REQUEST = 64 * KIB;
 /** A CUDA context with its libraries. An assumption from public figures (300 to 600 MiB) until measured. */
 const CUDA_CONTEXT_BYTES = 500 * MIB;
