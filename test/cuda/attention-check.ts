@@ -63,7 +63,7 @@ function checkCompressor(
     ...{ ape: bench.up(ape), normWeight: bench.up(norm), frequencies: bench.up(frequencies) },
   };
   const state = bench.up(decodeStateWords(start, count, slotsWord));
-  compress(bench.ctx, count, compressor, state, bench.up(kv), bench.up(gate));
+  compress(bench.ctx, { compressor, count, state, kv: bench.up(kv), gate: bench.up(gate) });
 
   const slotOf = (word: number) => {
     const from = ((word >> slotBit) & 1) * slotValues;

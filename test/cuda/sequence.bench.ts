@@ -113,7 +113,7 @@ function measureCompressor(meter: Meter, place: Place, ratio: number, parts: Row
     bytes: 8 * count * projected,
     flops: 0,
   };
-  return meter.measure(work, () => compress(bench.ctx, count, compressor, state, kv, gate));
+  return meter.measure(work, () => compress(bench.ctx, { compressor, count, state, kv, gate }));
 }
 
 /** Steps with sequence state. `freed` is called between measurements to free the bench's device memory. */

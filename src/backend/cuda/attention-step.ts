@@ -14,6 +14,7 @@ import {
   rowsOf,
   stateOf,
 } from "./pass.ts";
+import type { CompressArg } from "./sequence-steps.ts";
 
 /** The angles of a layer's kind, [tokens, pairs]. */
 interface Angles {
@@ -80,17 +81,26 @@ function attendSegment(pass: CudaPass, layer: CudaLayerWeights, segment: Segment
 }
 
 /** One sequence's rows enter its compressors. */
-export function feedCompressors(pass: CudaPass, layer: CudaLayerWeights, segment: Segment<CudaKv>): void {
-  const { buffers } = pass;
-  const own = segment.kv.layers[layer.spec.index];
+function feedCompressors(pass: CudaPass, layer: CudaLayerWeights, segment: Segment<CudaKv>): void {
+  for (const each of compressorsOf(pass, layer, segment)) pass.steps.compress(pass.ctx, each);
+}
+
+/** What enters the layer's compressor, and its indexer's. */
+export function compressorsOf(
+  pass: CudaPass,
+  layer: CudaLayerWeights,
+  segment: Segment<CudaKv>,
+): CompressArg[] {
+  const { compressorKv, compressorGate, indexerKv, indexerGate } = pass.buffers;
+  const { compressor, indexer } = segment.kv.layers[layer.spec.index];
+  const fed: CompressArg[] = [];
   if (layer.compressor) {
-    const { compressorKv, compressorGate } = buffers;
-    feedCompressor(pass, layer.compressor, own.compressor!, segment, compressorKv, compressorGate);
+    fed.push(compressArg(pass, layer.compressor, compressor!, segment, compressorKv, compressorGate));
   }
   if (layer.indexer) {
-    const { indexerKv, indexerGate } = buffers;
-    feedCompressor(pass, layer.indexer.compressor, own.indexer!, segment, indexerKv, indexerGate);
+    fed.push(compressArg(pass, layer.indexer.compressor, indexer!, segment, indexerKv, indexerGate));
   }
+  return fed;
 }
 
 /** The entries that a sequence's tokens attend to, where a layer chooses them. */
@@ -102,30 +112,29 @@ export function selectSegmentEntries(
   if (layer.indexer) selectEntries(pass, segment.kv.layers[layer.spec.index].indexer!, segment);
 }
 
-function feedCompressor(
+function compressArg(
   pass: CudaPass,
   weights: CudaCompressorWeights,
   own: CompressorState,
   segment: Segment<CudaKv>,
   kv: DeviceBuffer,
   gate: DeviceBuffer,
-): void {
-  const { ctx, steps, spec, buffers } = pass;
+): CompressArg {
+  const { spec, buffers } = pass;
   const pairs = spec.rope.dims / 2;
-  steps.compress(
-    ctx,
-    segment.count,
-    {
+  return {
+    compressor: {
       ...own,
       pairs,
       rowParts: segment.kv.rowParts,
       ...{ ape: weights.ape, normWeight: weights.norm, normEpsilon: spec.normEpsilon },
       frequencies: buffers.frequencies.slice(4 * pairs, 4 * pairs),
     },
-    stateOf(pass, segment),
-    rowsOf(kv, segment, own.projected),
-    rowsOf(gate, segment, own.projected),
-  );
+    count: segment.count,
+    state: stateOf(pass, segment),
+    kv: rowsOf(kv, segment, own.projected),
+    gate: rowsOf(gate, segment, own.projected),
+  };
 }
 
 function selectEntries(pass: CudaPass, own: CompressorState, segment: Segment<CudaKv>): void {

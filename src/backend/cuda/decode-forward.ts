@@ -2,7 +2,7 @@
 // what the next reads, the streams are written where a block's output is made, and every kernel starts on its weights while
 // the one before ends. The same results as the steps of forward.ts, which serve everything else.
 import type { Segment } from "../token-batch.ts";
-import { attendSegmentRow, feedCompressors, selectSegmentEntries } from "./attention-step.ts";
+import { attendSegmentRow, compressorsOf, selectSegmentEntries } from "./attention-step.ts";
 import { type QuantizedRows, quantizedRows } from "./decode-plans.ts";
 import {
   decodeDown,
@@ -81,7 +81,6 @@ function attention(pass: CudaPass, layer: CudaLayerWeights, balance: HyperJoinAr
   const [segment] = pass.batch.segments;
   const { queryRank: quantized, querySquares: squares } = rowsOf(pass);
   streamProducts(ctx, inputProducts(pass, layer), { balance });
-  feedCompressors(pass, layer, segment);
   const x = buffers.queryRank;
   const queries: StreamProduct[] = [{ matrix: layer.qB.matrix, x, quantized, out: buffers.q }];
   if (indexer) queries.push({ matrix: indexer.qB.matrix, x, quantized, out: buffers.indexerQueries });
@@ -133,6 +132,7 @@ function turnRows(pass: CudaPass, layer: CudaLayerWeights, segment: Segment<Cuda
     ...{ indexerHeads: layer.indexer ? spec.indexerHeadCount : 0, indexerDim: spec.indexerHeadDim },
     ...{ pairs: spec.rope.dims / 2, ringRows: segment.kv.ringRows, epsilon: spec.normEpsilon },
     rowParts: segment.kv.rowParts,
+    compressors: compressorsOf(pass, layer, segment),
   });
 }
 

@@ -1,5 +1,6 @@
 // Launches of the kernels that decode one token (native/cuda/stream-rows.cuh): inputs of one row, float32 on the device.
 // They may start before the work ahead of them has ended, read weights, and wait where they need its results.
+import { compressBlocks } from "./compress-struct.ts";
 import type { CudaContext } from "./context.ts";
 import {
   cutWorks,
@@ -171,8 +172,10 @@ export function hyperStart(ctx: CudaContext, tail: HyperTailArg): void {
   launch(ctx, "hyper_start", Math.ceil(tail.hidden / 128), 0, [hyperTailStruct(tail)], 128);
 }
 
-/** Norms and rotation of queries and key, the key's row in the window. */
+/** Norms and rotation of queries and key, the key's row in the window; beside them, rows enter compressors. */
 export function decodeRows(ctx: CudaContext, rows: DecodeRowsArg): void {
   const warps = rows.heads + rows.indexerHeads + 1;
-  launch(ctx, "decode_rows", Math.ceil(warps / 4), 0, [decodeRowsStruct(rows)], 128);
+  const perBlock = STREAM_THREADS / 32;
+  const beside = rows.compressors.reduce((sum, each) => sum + compressBlocks(each).blocks, 0);
+  launch(ctx, "decode_rows", Math.ceil(warps / perBlock) + beside, 0, [decodeRowsStruct(rows)]);
 }

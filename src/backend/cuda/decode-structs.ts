@@ -1,10 +1,12 @@
 // The parameter structs of the kernels that decode one token, byte for byte: native/cuda/decode-products.cu,
 // decode-experts.cu, hyper-join.cu, hyper-tail.cuh, decode-rows.cu. Every struct is a multiple of 8 bytes.
 import { assert } from "../../core/errors.ts";
+import { addCompress, COMPRESS_BYTES } from "./compress-struct.ts";
 import type { RowParts } from "./half-rows.ts";
 import type { Addressed, KernelArg } from "./kernel-args.ts";
 import type { DeviceMatrix } from "./matrix.ts";
 import { StructBytes } from "./matrix-structs.ts";
+import type { CompressArg } from "./sequence-steps.ts";
 
 /** kMostStreamProducts. */
 export const MOST_STREAM_PRODUCTS = 8;
@@ -150,8 +152,12 @@ export interface DecodeRowsArg {
   ringRows: number;
   epsilon: number;
   rowParts: RowParts;
+  /** What the token's rows enter beside: at most `MOST_DECODE_COMPRESSORS`. */
+  compressors: readonly CompressArg[];
 }
 
+/** The layer's and the indexer's. */
+const MOST_DECODE_COMPRESSORS = 2;
 const TAIL_BYTES = 72;
 const JOIN_BYTES = 96;
 const PRODUCT_BYTES = 96;
@@ -240,8 +246,11 @@ function join(bytes: StructBytes, j: HyperJoinArg | null): StructBytes {
 
 /** struct DecodeRows. */
 export function decodeRowsStruct(d: DecodeRowsArg): KernelArg {
-  const bytes = new StructBytes(96).address(d.state).address(d.queries).address(d.indexerQueries);
+  const bytes = new StructBytes(96 + MOST_DECODE_COMPRESSORS * COMPRESS_BYTES);
+  bytes.address(d.state).address(d.queries).address(d.indexerQueries);
   bytes.address(d.kv).address(d.normWeight).address(d.cosines).address(d.sines).address(d.ring);
   bytes.i32(d.heads).i32(d.dim).i32(d.indexerHeads).i32(d.indexerDim).i32(d.pairs).i32(d.ringRows);
-  return bytes.f32(d.epsilon).i32(d.rowParts).arg();
+  bytes.f32(d.epsilon).i32(d.rowParts);
+  for (let i = 0; i < MOST_DECODE_COMPRESSORS; i++) addCompress(bytes, d.compressors[i] ?? null);
+  return bytes.arg();
 }

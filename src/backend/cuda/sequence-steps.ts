@@ -2,6 +2,7 @@
 // router. Arguments mean what they mean in native-kernels.ts, on device memory: activations float32, window rings and
 // compressed entries in parts (half-rows.ts). Nothing waits; failures appear when the stream is synchronized. Steps of one sequence
 // take its `DecodeState` (position, rows, slots) from device memory: `state` must hold what `count` says.
+import { compressBlocks, compressStruct } from "./compress-struct.ts";
 import type { CudaContext } from "./context.ts";
 import { MOST_EXPERTS } from "./decode-plans.ts";
 import type { DeviceBuffer } from "./device-memory.ts";
@@ -195,24 +196,29 @@ export function nextSlots(
   return (start % ratio) + count >= ratio ? slots ^ (1 << slotBit) : slots;
 }
 
-/** kv and gate [count, projected]: writes the entries that the rows close, and the unfinished window's rows. */
-export function compress(
-  { module, stream }: CudaContext,
-  count: number,
-  compressor: Compressor,
-  state: DeviceBuffer,
-  kv: DeviceBuffer,
-  gate: DeviceBuffer,
-): void {
-  const { ratio, width, projected, pairs } = compressor;
-  const windowBlocks = Math.floor((ratio - 1 + count) / ratio);
-  const carryBlocks = Math.min(64, count + (projected > width ? ratio : 0));
-  const threads = Math.min(512, blocks(width, 32) * 32);
-  module.launch(stream, "compress", [windowBlocks + carryBlocks, 1, 1], [threads, 1, 1], width * 4, [
-    ...[p(state), i32(compressor.slotBit), p(kv), p(gate), p(compressor.slots), p(compressor.ape)],
-    ...[p(compressor.normWeight), p(compressor.frequencies), p(compressor.entries), i32(compressor.rowParts)],
-    ...[i32(ratio), i32(width), i32(projected), i32(pairs), i32(windowBlocks), f32(compressor.normEpsilon)],
-  ]);
+/** What rows enter a compressor: kv and gate [count, projected] float32. */
+export interface CompressArg {
+  compressor: Compressor;
+  count: number;
+  state: DeviceBuffer;
+  kv: DeviceBuffer;
+  gate: DeviceBuffer;
+}
+
+/** Values of a compressor's row that a block takes: two per thread. */
+const MOST_COMPRESS_WIDTH = 512;
+
+/** Writes the entries that the rows close, and the unfinished window's rows. */
+export function compress({ module, stream }: CudaContext, arg: CompressArg): void {
+  const { width } = arg.compressor;
+  requireShape(
+    width % 2 === 0 && width <= MOST_COMPRESS_WIDTH,
+    `entries of ${width} values`,
+    "an even number up to 512",
+  );
+  const { blocks: all } = compressBlocks(arg);
+  const threads = blocks(width / 2, 32) * 32;
+  module.launch(stream, "compress", [all, 1, 1], [threads, 1, 1], 0, [compressStruct(arg)], true);
 }
 
 /** Buffers of the indexer: queries [count, heads, dim], headWeights [count, heads], entries [*, parts * dim]. */
