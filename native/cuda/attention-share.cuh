@@ -20,7 +20,6 @@ struct Attention {
   const __half* ring;       // [ringRows, parts * dim]: see kv-rows.cuh
   const __half* entries;    // [*, parts * dim]
   const int32_t* selected;  // [count, topK], or null: all visible entries
-  const int32_t* counts;    // [count]
   const float* sinks;       // [heads]
   float* out;               // [count, heads, dim]
   float* parts;             // [count, shares, heads, dim], where there are shares
@@ -286,19 +285,19 @@ struct Share {
 
   // One share: the sink joins and the sums are final. Several: the sums go out as they are.
   __device__ __forceinline__ void finish(const Sums& sums, float2* stats, int shares, int ownDim, int lane) const {
-    __syncthreads();  // the last products still read `rescale`
-    if (threadIdx.x % kThreadsPerRow == 0) {
-      const int row = threadIdx.x / kThreadsPerRow, head = firstHead + row;
-      if (shares > 1) {
-        if (head < a.heads) stats[head] = make_float2(maximum, total);
-        rescale[row] = 1.0f;
-      } else {
-        const float sink = head < a.heads ? a.sinks[head] * kLogOfTwo : 0.0f, most = fmaxf(maximum, sink);
+    const int ownRow = threadIdx.x / kThreadsPerRow, ownHead = firstHead + ownRow;
+    const bool owns = threadIdx.x % kThreadsPerRow == 0;
+    if (shares > 1) {
+      if (owns && ownHead < a.heads) stats[ownHead] = make_float2(maximum, total);
+    } else {
+      __syncthreads();  // the last products still read `rescale`
+      if (owns) {
+        const float sink = ownHead < a.heads ? a.sinks[ownHead] * kLogOfTwo : 0.0f, most = fmaxf(maximum, sink);
         const float weight = exp2f(maximum - most);
-        rescale[row] = weight / (total * weight + exp2f(sink - most));
+        rescale[ownRow] = weight / (total * weight + exp2f(sink - most));
       }
+      __syncthreads();
     }
-    __syncthreads();
     float* out = shares > 1 ? a.parts + (static_cast<int64_t>(token) * shares + blockIdx.x) * a.heads * a.dim
                             : a.out + static_cast<int64_t>(token) * a.heads * a.dim;
     const bool turns = shares == 1 && a.cosines != nullptr;
@@ -317,7 +316,8 @@ struct Share {
         for (int side = 0; side < 2; side++) {
           const int row = m * 16 + lane / 4 + 8 * side, head = firstHead + row;
           if (head >= a.heads || d >= a.dim) continue;
-          float x = sums[m][n][2 * side] * rescale[row], y = sums[m][n][2 * side + 1] * rescale[row];
+          const float factor = shares > 1 ? 1.0f : rescale[row];
+          float x = sums[m][n][2 * side] * factor, y = sums[m][n][2 * side + 1] * factor;
           if (turns && d >= tail) turnBack(x, y, cosine, sine);
           *reinterpret_cast<float2*>(out + static_cast<int64_t>(head) * a.dim + d) = make_float2(x, y);
         }

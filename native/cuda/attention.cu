@@ -8,8 +8,14 @@
 // and share) `attend_combine` joins in order: limited by latency at 640 rows.
 // One part costs up to 5e-3 of nano's logits (rows 5e-3, queries 1.3e-3, weights 1.2e-3), two parts 1e-5.
 #include "attention-share.cuh"
+#include "cuda/intrinsics.cuh"
+#include "cuda/overlap.cuh"
 
 namespace {
+
+constexpr int kCombineGroups = 4, kCombineAhead = 8;  // a lane has the weight of one share of each round
+constexpr int kCombineThreads = kCombineGroups * kMostDim / 4;
+static_assert(kCombineGroups * kCombineAhead == 32);
 
 template <int HEADS, int MGROUPS, int NGROUPS, int PARTS, int BUFFERS>
 __device__ __forceinline__ void attendShare(const Attention& a) {
@@ -18,17 +24,28 @@ __device__ __forceinline__ void attendShare(const Attention& a) {
   __shared__ const __half* rowPointers[2][kTileKeys];
   __shared__ float rescale[HEADS];
   Work work(a, memory, rescale, rowPointers);
+  ds4::cuda::letNextStart();
 
   const int token = blockIdx.z, share = blockIdx.x, shares = gridDim.x;
-  if (token >= a.state->count) return;
+  if (token >= a.state->count) {
+    ds4::cuda::waitForPrevious();
+    return;
+  }
   const int tid = threadIdx.x, lane = tid % 32, warp = tid / 32, ownDim = warp * kWarpDims;
   const int position = a.state->start + token;
   const int windowRows = min(a.window, position + 1);
   const int visible = a.ratio > 0 ? (position + 1) / a.ratio : 0;
-  const int keys = work.keys = windowRows + (a.selected ? a.counts[token] : visible);
+  const int keys = work.keys = windowRows + (a.selected ? min(visible, a.topK) : visible);
   const int tiles = (keys + kTileKeys - 1) / kTileKeys, tilesPerShare = (tiles + shares - 1) / shares;
   const int firstTile = share * tilesPerShare, endTile = min(tiles, firstTile + tilesPerShare);
   float2* stats = shares > 1 ? a.stats + (static_cast<int64_t>(token) * shares + share) * a.heads : nullptr;
+  // The kernel that chose entries let this one start when the ones before it had ended: the queries are there already.
+  const bool early = Work::kHeld && a.selected != nullptr && firstTile < endTile;
+  typename Work::Held held;
+  if constexpr (Work::kHeld) {
+    if (early) work.holdQueries(held, warp / (MGROUPS * NGROUPS), lane);
+  }
+  ds4::cuda::waitForPrevious();
   if (firstTile >= endTile) {
     if (tid < HEADS && work.firstHead + tid < a.heads) stats[work.firstHead + tid] = make_float2(kNoMaximum, 0.0f);
     return;
@@ -44,9 +61,8 @@ __device__ __forceinline__ void attendShare(const Attention& a) {
   }
   __syncthreads();
   work.loadTile(firstTile);
-  typename Work::Held held;
   if constexpr (Work::kHeld) {
-    work.holdQueries(held, warp / (MGROUPS * NGROUPS), lane);
+    if (!early) work.holdQueries(held, warp / (MGROUPS * NGROUPS), lane);
   } else {
     work.storeQueries();
   }
@@ -63,7 +79,7 @@ __device__ __forceinline__ void attendShare(const Attention& a) {
     if (warp == 0) rowPointers[tile & 1][lane] = nextPointer;
     const bool changed = __syncthreads_or(keep != 1.0f);
     if (ownDim < a.dim) {
-      if (changed) work.shrink(sums, lane);
+      if (changed && tile > firstTile) work.shrink(sums, lane);
       work.addValues(sums, tile, ownDim, lane);
     }
     if (BUFFERS == 1 && tile + 1 < endTile) {
@@ -78,13 +94,14 @@ __device__ __forceinline__ void attendShare(const Attention& a) {
 
 #define DS4_ATTEND_PARAMETERS                                                                                        \
   const DecodeState *state, const float *queries, const __half *ring, const __half *entries, const int32_t *selected, \
-      const int32_t *counts, const float *sinks, float *out, float *parts, float2 *stats, const float *cosines,       \
+      const float *sinks, float *out, float *parts, float2 *stats, const float *cosines,       \
       const float *sines, int heads, int dim, int window, int ringRows, int ratio, int topK, int pairs, float scale
 #define DS4_ATTENTION                                                                                            \
-  Attention{state, queries, ring, entries, selected, counts, sinks, out, parts, stats, cosines, sines, heads, dim, \
+  Attention{state, queries, ring, entries, selected, sinks, out, parts, stats, cosines, sines, heads, dim, \
             window, ringRows, ratio, topK, pairs, scale}
 
-/// Grid (shares, blocks of heads, tokens), 256 threads. ratio 0: no entries; selected null: all visible ones. dim is a
+/// Grid (shares, blocks of heads, tokens), 256 threads. ratio 0: no entries; selected null: all visible ones, else as many of
+/// them as topK allows, by a kernel that waits before it lets the next one start. dim is a
 /// multiple of 16, at most 512. With one share `out` is final (turned back by cosines, sines [count, pairs] unless null),
 /// with more the shares' sums go to parts and stats for attend_combine. Names end in heads per block and parts per value.
 /// Shared: (heads, none for 16, + buffers * 32) * parts * (dim + 8) * 2 + slices * heads * 144 bytes; slices: 4, 2, 4 for
@@ -105,40 +122,78 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1) attend_64x1(DS4_ATTEND
   attendShare<64, 2, 1, 1, 2>(DS4_ATTENTION);
 }
 
-/// Grid (heads, tokens), 128 threads: joins the shares of a head in order, adds the sink, turns back.
-extern "C" __global__ void __launch_bounds__(128)
-    attend_combine(const DecodeState* __restrict__ state, const float* __restrict__ parts,
-                   const float2* __restrict__ stats, const float* __restrict__ sinks, float* out,
-                   const float* __restrict__ cosines, const float* __restrict__ sines, int dim, int shares, int pairs) {
-  const int head = blockIdx.x, heads = gridDim.x, token = blockIdx.y;
+/// Grid (heads, tokens), 512 threads: joins the shares of a head, adds the sink, turns back. Groups of threads take the shares
+/// in turn, each thread four dims; their sums meet in order.
+extern "C" __global__ void __launch_bounds__(kCombineThreads, 1)
+    attend_combine(const DecodeState* state, const float* parts, const float2* stats, const float* sinks, float* out,
+                   const float* cosines, const float* sines, int dim, int shares, int pairs) {
+  ds4::cuda::letNextStart();
+  __shared__ float4 sums[kCombineGroups][kMostDim / 4];
+  const int head = blockIdx.x, heads = gridDim.x, token = blockIdx.y, lane = threadIdx.x % 32;
+  const int group = threadIdx.x / (kMostDim / 4), column = threadIdx.x % (kMostDim / 4), d = 4 * column;
+  const float sink = ds4::cuda::loadConstant<float>(sinks + head) * kLogOfTwo;
+  ds4::cuda::waitForPrevious();
   if (token >= state->count) return;
-  const float2* own = stats + static_cast<int64_t>(token) * shares * heads + head;
-  const float sink = sinks[head] * kLogOfTwo;
-  float most = sink;
-  for (int s = 0; s < shares; s++) most = fmaxf(most, own[s * heads].x);
-  float total = exp2f(sink - most);
-  for (int s = 0; s < shares; s++) total += own[s * heads].y * exp2f(own[s * heads].x - most);
-  const float inverse = 1.0f / total;
+  const float2* stat = stats + static_cast<int64_t>(token) * shares * heads + head;
+  const float* from = parts + (static_cast<int64_t>(token) * shares * heads + head) * dim + d;
+  const auto statOf = [&](int share) { return share < shares ? stat[share * heads] : make_float2(kNoMaximum, 0.0f); };
+  float4 some[kCombineAhead];
+  const auto loadParts = [&](int first) {
+#pragma unroll
+    for (int i = 0; i < kCombineAhead; i++) {
+      const int share = first + i * kCombineGroups + group;
+      some[i] = make_float4(0, 0, 0, 0);
+      if (d < dim && share < shares) {
+        some[i] = *reinterpret_cast<const float4*>(from + static_cast<int64_t>(share) * heads * dim);
+      }
+    }
+  };
+  // The first parts and the angles are under way while the weights are found.
+  float2 own = statOf(lane);
+  loadParts(0);
   const int tail = dim - 2 * pairs;
-  for (int d = 4 * threadIdx.x; d < dim; d += 4 * blockDim.x) {
-    float4 sum = make_float4(0, 0, 0, 0);
-    for (int s = 0; s < shares; s++) {
-      const float2 stat = own[s * heads];
-      if (stat.y == 0.0f) continue;  // nothing was written
-      const float weight = exp2f(stat.x - most) * inverse;
-      const float4 part = *reinterpret_cast<const float4*>(
-          parts + ((static_cast<int64_t>(token) * shares + s) * heads + head) * dim + d);
-      sum.x += weight * part.x;
-      sum.y += weight * part.y;
-      sum.z += weight * part.z;
-      sum.w += weight * part.w;
+  const bool turns = cosines != nullptr && group == 0 && d < dim;
+  const bool left = turns && d >= tail, right = turns && d + 2 >= tail;
+  const int64_t pair = static_cast<int64_t>(token) * pairs + (d - tail) / 2;
+  float2 leftAngle = make_float2(1, 0), rightAngle = make_float2(1, 0);
+  if (left) leftAngle = make_float2(cosines[pair], sines[pair]);
+  if (right) rightAngle = make_float2(cosines[pair + 1], sines[pair + 1]);
+
+  float most = fmaxf(sink, own.x);
+  for (int s = lane + 32; s < shares; s += 32) most = fmaxf(most, stat[s * heads].x);
+  most = warpMax(most);
+  float total = own.y * exp2f(own.x - most);
+  for (int s = lane + 32; s < shares; s += 32) total += stat[s * heads].y * exp2f(stat[s * heads].x - most);
+  const float inverse = 1.0f / (warpSum(total) + exp2f(sink - most));
+  float4 sum = make_float4(0, 0, 0, 0);
+  for (int first = 0; first < shares; first += kCombineGroups * kCombineAhead) {
+    if (first > 0) {
+      own = statOf(first + lane);
+      loadParts(first);
     }
-    if (cosines != nullptr) {
-      const float* c = cosines + static_cast<int64_t>(token) * pairs;
-      const float* s = sines + static_cast<int64_t>(token) * pairs;
-      if (d >= tail) turnBack(sum.x, sum.y, c[(d - tail) / 2], s[(d - tail) / 2]);
-      if (d + 2 >= tail) turnBack(sum.z, sum.w, c[(d + 2 - tail) / 2], s[(d + 2 - tail) / 2]);
+    const float weight = own.y == 0.0f ? 0.0f : exp2f(own.x - most) * inverse;
+#pragma unroll
+    for (int i = 0; i < kCombineAhead; i++) {
+      const float factor = __shfl_sync(0xffffffffu, weight, i * kCombineGroups + group);
+      if (factor == 0.0f) continue;  // nothing was written
+      sum.x += factor * some[i].x;
+      sum.y += factor * some[i].y;
+      sum.z += factor * some[i].z;
+      sum.w += factor * some[i].w;
     }
-    *reinterpret_cast<float4*>(out + (static_cast<int64_t>(token) * heads + head) * dim + d) = sum;
   }
+  sums[group][column] = sum;
+  __syncthreads();
+  if (group != 0 || d >= dim) return;
+#pragma unroll
+  for (int g = 1; g < kCombineGroups; g++) {
+    const float4 other = sums[g][column];
+    sum.x += other.x;
+    sum.y += other.y;
+    sum.z += other.z;
+    sum.w += other.w;
+  }
+  if (left) turnBack(sum.x, sum.y, leftAngle.x, leftAngle.y);
+  if (right) turnBack(sum.z, sum.w, rightAngle.x, rightAngle.y);
+  *reinterpret_cast<float4*>(out + (static_cast<int64_t>(token) * heads + head) * dim + d) = sum;
 }

@@ -2,6 +2,7 @@
 // over 4 bytes per entry, the first from L2, the rest from L1 up to about 40,000 entries: limited by one block's share of
 // shared-memory atomics and loads (a few microseconds at 25,000 entries). Longer rows are cut into chunks whose own best
 // are found by one block each (`select_chunks`), then merged (`select_merged`): chunks are in order, so ties stay exact.
+#include "cuda/overlap.cuh"
 #include "decode_state.cuh"
 #include "reductions.cuh"
 
@@ -124,9 +125,11 @@ __device__ void selectAll(int visible, int32_t* selected) {
 /// A block per token of this launch (firstToken + blockIdx.x of the sequence): selected [count, topK] ascending,
 /// counts [count]; scores of token i of the launch at scores + i * scoreStride.
 extern "C" __global__ void __launch_bounds__(kThreads, 1)
-    select_entries(const DecodeState* __restrict__ state, int firstToken, const float* __restrict__ scores,
+    select_entries(const DecodeState* state, int firstToken, const float* scores,
                    int64_t scoreStride, int ratio, int topK, int32_t* selected, int32_t* counts) {
   __shared__ Room room;
+  ds4::cuda::waitForPrevious();
+  ds4::cuda::letNextStart();
   const int token = firstToken + blockIdx.x;
   if (token >= state->count) return;
   const int visible = (state->start + token + 1) / ratio;
@@ -144,9 +147,11 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
 /// Grid (chunks, tokens of the launch): the topK best of each chunk of `chunk` entries (more than topK) go to
 /// candidates [tokens of the launch, chunks, topK].
 extern "C" __global__ void __launch_bounds__(kThreads, 1)
-    select_chunks(const DecodeState* __restrict__ state, int firstToken, const float* __restrict__ scores,
+    select_chunks(const DecodeState* state, int firstToken, const float* scores,
                   int64_t scoreStride, int ratio, int topK, int chunk, int32_t* candidates) {
   __shared__ Room room;
+  ds4::cuda::letNextStart();
+  ds4::cuda::waitForPrevious();
   const int token = firstToken + blockIdx.y;
   if (token >= state->count) return;
   const int visible = (state->start + token + 1) / ratio;
@@ -164,10 +169,12 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
 
 /// A block per token: as select_entries, of the candidates that select_chunks left with `chunks` blocks per token.
 extern "C" __global__ void __launch_bounds__(kThreads, 1)
-    select_merged(const DecodeState* __restrict__ state, int firstToken, const float* __restrict__ scores,
-                  int64_t scoreStride, int ratio, int topK, int chunk, int chunks, const int32_t* __restrict__ candidates,
+    select_merged(const DecodeState* state, int firstToken, const float* scores,
+                  int64_t scoreStride, int ratio, int topK, int chunk, int chunks, const int32_t* candidates,
                   int32_t* selected, int32_t* counts) {
   __shared__ Room room;
+  ds4::cuda::waitForPrevious();
+  ds4::cuda::letNextStart();
   const int token = firstToken + blockIdx.x;
   if (token >= state->count) return;
   const int visible = (state->start + token + 1) / ratio;

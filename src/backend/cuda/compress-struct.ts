@@ -9,7 +9,7 @@ export const COMPRESS_BYTES = 104;
 /** Appends the struct; null: nothing to do. */
 export function addCompress(bytes: StructBytes, arg: CompressArg | null): StructBytes {
   if (arg === null) return bytes.skip(COMPRESS_BYTES);
-  const { compressor: c, count, state, kv, gate } = arg;
+  const { compressor: c, state, kv, gate } = arg;
   const { windowBlocks, blocks } = compressBlocks(arg);
   bytes.address(state).address(kv).address(gate).address(c.slots).address(c.ape).address(c.normWeight);
   bytes.address(c.frequencies).address(c.entries).i32(c.slotBit).i32(c.rowParts).i32(c.ratio).i32(c.width);

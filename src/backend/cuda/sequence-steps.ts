@@ -265,13 +265,13 @@ export function selectEntries(
     const source = [...common, p(scores), i64(plan.scoreStride), i32(ratio), i32(topK)];
     if (plan.chunks === 0) {
       const args = [...source, p(selected), p(counts)];
-      module.launch(stream, "select_entries", [rows, 1, 1], [1024, 1, 1], 0, args);
+      module.launch(stream, "select_entries", [rows, 1, 1], [1024, 1, 1], 0, args, true);
       continue;
     }
     const chunkArgs = [...source, i32(plan.chunk), p(candidates)];
-    module.launch(stream, "select_chunks", [plan.chunks, rows, 1], [1024, 1, 1], 0, chunkArgs);
+    module.launch(stream, "select_chunks", [plan.chunks, rows, 1], [1024, 1, 1], 0, chunkArgs, true);
     const args = [...source, i32(plan.chunk), i32(plan.chunks), p(candidates), p(selected), p(counts)];
-    module.launch(stream, "select_merged", [rows, 1, 1], [1024, 1, 1], 0, args);
+    module.launch(stream, "select_merged", [rows, 1, 1], [1024, 1, 1], 0, args, true);
   }
 }
 
@@ -285,7 +285,7 @@ export interface Attention {
   ratio: number;
   entries: DeviceBuffer | null; // [*, parts * dim]
   selected: DeviceBuffer | null; // [count, topK] int32, or null: all visible entries
-  counts: DeviceBuffer | null; // [count] int32, with `selected`
+  counts: DeviceBuffer | null; // [count] int32, with `selected`: topK, or where fewer entries are visible, these
   topK: number;
   sinks: DeviceBuffer; // [heads]
   /** Scratch of the plan's sizes (`planAttention`); not used with one share. */
@@ -305,16 +305,24 @@ export function attend(ctx: CudaContext, shape: AttentionShape, state: DeviceBuf
   const sines = p(a.turnBack?.sines ?? null);
   const pairs = i32(a.turnBack?.pairs ?? 0);
   const grid = [plan.shares, plan.headBlocks, countTokens] as const;
-  module.launch(stream, plan.kernel, grid, [256, 1, 1], plan.sharedBytes, [
-    ...[p(state), p(a.queries), p(a.ring), p(a.entries), p(a.selected), p(a.counts), p(a.sinks), p(a.out)],
+  const args = [
+    ...[p(state), p(a.queries), p(a.ring), p(a.entries), p(a.selected), p(a.sinks), p(a.out)],
     ...[p(a.parts), p(a.stats), cosines, sines, i32(heads), i32(dim), i32(a.window), i32(a.ringRows)],
     ...[i32(a.ratio), i32(a.topK), pairs, f32(1 / Math.sqrt(dim))],
-  ]);
+  ];
+  module.launch(stream, plan.kernel, grid, [256, 1, 1], plan.sharedBytes, args, true);
   if (plan.shares === 1) return;
-  module.launch(stream, "attend_combine", [heads, countTokens, 1], [128, 1, 1], 0, [
-    ...[p(state), p(a.parts), p(a.stats), p(a.sinks), p(a.out), cosines, sines],
-    ...[i32(dim), i32(plan.shares), pairs],
-  ]);
+  const joined = [p(state), p(a.parts), p(a.stats), p(a.sinks), p(a.out), cosines, sines];
+  const sizes = [i32(dim), i32(plan.shares), pairs];
+  module.launch(
+    stream,
+    "attend_combine",
+    [heads, countTokens, 1],
+    [512, 1, 1],
+    0,
+    [...joined, ...sizes],
+    true,
+  );
 }
 
 /** The router's constants and choice: exactly one of `bias` and `table` is given. */
