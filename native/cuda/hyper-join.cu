@@ -14,6 +14,10 @@ extern "C" __global__ void __launch_bounds__(kStreamThreads) hyper_join(const __
   const int col = static_cast<int>(blockIdx.x) * kStreamThreads + static_cast<int>(threadIdx.x);
   const bool inside = col < j.hidden;
   const float weight = inside ? loadConstant<float>(j.normWeight + col) : 0.0f;
+  float bases[4];
+#pragma unroll
+  for (int k = 0; k < 4; k++) bases[k] = loadConstant<float>(j.base + k);
+  const float scale = loadConstant<float>(j.scale);
   waitForPrevious();
   float streams[4] = {};
   if (inside) {
@@ -28,7 +32,7 @@ extern "C" __global__ void __launch_bounds__(kStreamThreads) hyper_join(const __
   float pre[4], mix = 0, square = 0;
 #pragma unroll
   for (int k = 0; k < 4; k++) {
-    pre[k] = sigmoidOf(sums[k] * factor * j.scale[0] + j.base[k]) + j.hyperEpsilon;
+    pre[k] = sigmoidOf(sums[k] * factor * scale + bases[k]) + j.hyperEpsilon;
     mix += pre[k] * streams[k];
     square += pre[k] * pre[k] * squares[k];
   }

@@ -1,20 +1,15 @@
 // Scores of the indexer: sum over heads of weight * relu(query . entry). Entries are one or two halves per value (see
 // kv-rows.cuh), queries two after a power-of-two scale per head: tensor-core products keep the entries' precision.
 // Bytes: 2 * parts * dim per entry and token, 32 KiB of queries per block (8192 multiply-adds per entry of 64 x 128):
-// limited by the tensor cores from 1,000 entries on (two products each, three with two parts), below that by latency.
-// Prefill reads entries from L2.
-#include "decode_state.cuh"
-#include "kv-rows.cuh"
+// limited by the tensor cores from 1,000 entries on (two products each, three with two parts), below that by latency: a few
+// tokens have a cut of their own (index-few.cuh). Prefill reads entries from L2.
+#include "cuda/index-few.cuh"
+#include "cuda/overlap.cuh"
 #include "reductions.cuh"
 
 namespace {
 
-constexpr int kMaxSlabs = 4;         // of 32 dims
 constexpr int kEntriesPerWarp = 32;
-constexpr int kMaxHeads = 128;
-
-// relu(match) * weight; a match that is no number counts as no match.
-__device__ float counted(float match, float weight) { return match > 0 ? match * weight : 0.0f; }
 
 template <int PARTS>
 __device__ __forceinline__ void indexScores(const DecodeState* state, int firstToken, const float* queries,
@@ -24,6 +19,8 @@ __device__ __forceinline__ void indexScores(const DecodeState* state, int firstT
   extern __shared__ __align__(16) unsigned char memory[];
   uint4* fragments = reinterpret_cast<uint4*>(memory);  // [head tiles, slabs, 2, lane]
   __shared__ float weights[kMaxHeads], up[kMaxHeads];
+  ds4::cuda::letNextStart();
+  ds4::cuda::waitForPrevious();
   const int token = firstToken + blockIdx.y;
   if (token >= state->count) return;
   const int visible = (state->start + token + 1) / ratio;
@@ -36,8 +33,7 @@ __device__ __forceinline__ void indexScores(const DecodeState* state, int firstT
     float largest = 0;
     for (int d = lane; head < heads && d < dim; d += 32) largest = fmaxf(largest, fabsf(query[head * dim + d]));
     largest = warpMax(largest);
-    int exponent = 0;
-    if (largest > 0 && isfinite(largest)) exponent = min(max(ilogbf(largest), -100), 127) - 10;
+    const int exponent = scaleExponent(largest);
     if (lane == 0) {
       up[head] = ldexpf(1.0f, -exponent);
       const float weight = head < heads ? headWeights[static_cast<int64_t>(token) * heads + head] : 0.0f;
@@ -117,10 +113,9 @@ __device__ __forceinline__ void indexScores(const DecodeState* state, int firstT
 
 }  // namespace
 
-#define DS4_SCORE_PARAMETERS                                                                                         \
-  const DecodeState *__restrict__ state, int firstToken, const float *__restrict__ queries,                          \
-      const float *__restrict__ headWeights, const __half *__restrict__ entries, float *scores, int64_t scoreStride, \
-      int heads, int dim, int ratio, int topK, float scale
+#define DS4_SCORE_PARAMETERS                                                                                      \
+  const DecodeState *state, int firstToken, const float *queries, const float *headWeights, const __half *entries, \
+      float *scores, int64_t scoreStride, int heads, int dim, int ratio, int topK, float scale
 #define DS4_SCORE_ARGUMENTS \
   state, firstToken, queries, headWeights, entries, scores, scoreStride, heads, dim, ratio, topK, scale
 
@@ -134,4 +129,12 @@ extern "C" __global__ void __launch_bounds__(128) index_scores_x1(DS4_SCORE_PARA
 }
 extern "C" __global__ void __launch_bounds__(128) index_scores_x2(DS4_SCORE_PARAMETERS) {
   indexScores<2>(DS4_SCORE_ARGUMENTS);
+}
+
+/// The same of few tokens: grid (blocks, tokens of this launch), a warp per eight heads; blocks take 16 entries in turn.
+extern "C" __global__ void __launch_bounds__(kFewThreads) index_few_x1(DS4_SCORE_PARAMETERS) {
+  indexFew<1>(DS4_SCORE_ARGUMENTS);
+}
+extern "C" __global__ void __launch_bounds__(kFewThreads) index_few_x2(DS4_SCORE_PARAMETERS) {
+  indexFew<2>(DS4_SCORE_ARGUMENTS);
 }

@@ -106,7 +106,9 @@ export interface SelectionPlan {
   rows: number;
   /** Values from one token's scores to the next. */
   scoreStride: number;
+  scoreKernel: `index_${"few" | "scores"}_x${RowParts}`;
   scoreBlocks: number;
+  scoreThreads: number;
   sharedBytes: number;
   /** Entries of a chunk whose best are found by a block of its own; 0: one block per token does all. */
   chunk: number;
@@ -118,6 +120,9 @@ export interface SelectionPlan {
 /** Scores of prefill are computed for as many tokens at a time as fit in this. */
 const SCORE_BUDGET_BYTES = 64 * 2 ** 20;
 const ENTRIES_PER_SCORE_BLOCK = 128;
+/** Up to so many tokens of a launch are cut into smaller pieces: kFewEntries of index-few.cuh. */
+const FEW_ROWS = 4;
+const FEW_ENTRIES = 16;
 const MOST_ENTRIES_PER_SCORE_BLOCK = 4096;
 const ONE_BLOCK_ENTRIES = 40_000;
 const LEAST_CHUNK = 8192;
@@ -130,19 +135,24 @@ export function planSelection(device: DeviceInfo, shape: SelectionShape): Select
   const mostEntries = Math.max(1, shape.mostEntries);
   const scoreStride = Math.ceil(mostEntries / 4) * 4;
   const rows = Math.max(1, Math.min(countTokens, Math.floor(SCORE_BUDGET_BYTES / (scoreStride * 4))));
+  const few = rows <= FEW_ROWS;
+  const headTiles = Math.ceil(heads / 8);
   const wanted = Math.max(
     Math.ceil((4 * device.multiprocessors) / rows),
-    Math.ceil(mostEntries / MOST_ENTRIES_PER_SCORE_BLOCK),
+    few ? 1 : Math.ceil(mostEntries / MOST_ENTRIES_PER_SCORE_BLOCK),
   );
-  const scoreBlocks = Math.min(wanted, Math.ceil(mostEntries / ENTRIES_PER_SCORE_BLOCK));
+  const perBlock = few ? FEW_ENTRIES : ENTRIES_PER_SCORE_BLOCK;
+  const scoreBlocks = Math.min(wanted, Math.ceil(mostEntries / perBlock));
   const cuts = mostEntries > ONE_BLOCK_ENTRIES && rows < device.multiprocessors;
   const chunk = cuts ? Math.max(LEAST_CHUNK, 2 * topK) : 0;
   const chunks = cuts ? Math.ceil(mostEntries / chunk) : 0;
   return {
     rows,
     scoreStride,
+    scoreKernel: `index_${few ? "few" : "scores"}_x${shape.rowParts}`,
     scoreBlocks,
-    sharedBytes: Math.ceil(heads / 8) * 8 * dim * 4,
+    scoreThreads: few ? 32 * headTiles : 128,
+    sharedBytes: few ? 0 : headTiles * 8 * dim * 4,
     chunk,
     chunks,
     scoreBytes: rows * scoreStride * 4,

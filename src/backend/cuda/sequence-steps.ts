@@ -252,14 +252,15 @@ export function selectEntries(
     if (shape.mostEntries > topK) {
       module.launch(
         stream,
-        `index_scores_x${shape.rowParts}`,
+        plan.scoreKernel,
         [plan.scoreBlocks, rows, 1],
-        [128, 1, 1],
+        [plan.scoreThreads, 1, 1],
         plan.sharedBytes,
         [
           ...[...common, p(buffers.queries), p(buffers.headWeights), p(buffers.entries), p(scores)],
           ...[i64(plan.scoreStride), i32(heads), i32(dim), i32(ratio), i32(topK), f32(scale)],
         ],
+        true,
       );
     }
     const source = [...common, p(scores), i64(plan.scoreStride), i32(ratio), i32(topK)];
