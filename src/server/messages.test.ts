@@ -171,6 +171,8 @@ describe("/v1/messages", () => {
     [{ tool_choice: { type: "any" } }, "tool_choice"],
     [{ thinking: { type: "loud" } }, "thinking.type"],
     [{ max_tokens: "many" }, "max_tokens"],
+    [{ temperature: 9 }, "temperature: Too big: expected number to be <=1"],
+    [{ temperature: -0.1 }, "temperature: Too small: expected number to be >=0"],
   ])("refuses %j in Anthropic's shape", async (fields, reason) => {
     const { post, postJson } = testServer();
     const body = { ...base, ...fields };

@@ -43,7 +43,8 @@ export const messagesRequestSchema = z.looseObject({
   system: z.union([z.string(), z.array(z.looseObject({ type: z.string(), text: z.string() }))]).nullish(),
   stream: z.boolean().nullish(),
   stop_sequences: z.array(z.string()).nullish(),
-  temperature: samplingFields.temperature,
+  // Anthropic's own range: what goes further was meant for another API.
+  temperature: z.number().min(0).max(1).nullish(),
   top_p: samplingFields.top_p,
   top_k: samplingFields.top_k,
   tools: z
