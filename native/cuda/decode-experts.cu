@@ -21,7 +21,7 @@ __device__ unsigned int gatedArrivals[kMostGatedPairs];
 struct GatedSource {
   const uint8_t* data;  // of this lane's matrix
   int64_t sliceBytes;
-  int panelBytes, panels, cols;
+  int panelBytes, panels, cols, type;
   const int* experts;  // in shared memory
   StagedRows rows;
   const uint8_t* tables;
@@ -30,7 +30,8 @@ struct GatedSource {
   __device__ __forceinline__ GatedSource(const Matrix& gate, const Matrix& up, const int* chosen, const StagedRows& staged,
                                          const uint8_t* lattice, int splitShift)
       : data((threadIdx.x & 16) == 0 ? gate.data : up.data), sliceBytes(gate.sliceBytes), panelBytes(gate.panelBytes),
-        panels(gate.rows / 16), cols(gate.cols), experts(chosen), rows(staged), tables(lattice), shift(splitShift) {}
+        panels(gate.rows / 16), cols(gate.cols), type(gate.type), experts(chosen), rows(staged), tables(lattice),
+        shift(splitShift) {}
 
   __device__ __forceinline__ const uint8_t* panelAt(int& whole) const {
     int slot = 0;
@@ -39,11 +40,10 @@ struct GatedSource {
     const int slice = experts != nullptr ? experts[slot] : 0;
     return data + slice * sliceBytes + static_cast<int64_t>(whole) * panelBytes;
   }
-  template <class Stream>
   __device__ __forceinline__ PanelPlace place(int task) const {
     int whole = task >> shift;
     const int split = task - (whole << shift);
-    return panelPart(panelAt(whole), cols / Stream::kUnitCols, split, shift);
+    return panelPart(panelAt(whole), cols >> unitShiftOf(type), split, shift, unitBytesOf(type));
   }
   /// Panels of tasks first .. end - 1 of one slice, up to the limit; by one warp.
   __device__ __forceinline__ void prefetch(int first, int end) const {
@@ -53,14 +53,15 @@ struct GatedSource {
     const int bytes = min(min(count, panels - whole) * panelBytes, kPrefetchBytes / 2);
     prefetchPart(panel, bytes, static_cast<int>(threadIdx.x) & 15, 16);
   }
-  template <class Stream>
-  __device__ __forceinline__ void fetch(const PanelPlace& place, int unit, Stream& stream, const Lane& lane) const {
-    stream.load(place.panel, place.first + unit, lane);
+  __device__ __forceinline__ const uint8_t* address(const PanelPlace& place, int unit) const {
+    return place.panel + unit * unitBytesOf(type);
   }
-  template <class Stream>
-  __device__ __forceinline__ void add(const PanelPlace& place, int unit, const Stream& stream, const Lane& lane,
-                                      float (&total)[8]) const {
-    stream.add(place.first + unit, lane, rows, 0, 1.0f, tables, total);
+  __device__ __forceinline__ void input(const PanelPlace& place, int unit, int& first, float& times) const {
+    first = place.first + unit << unitShiftOf(type);
+    times = 1.0f;
+  }
+  __device__ __forceinline__ void add(const uint8_t* block, const Lane& lane, int first, float times, float (&total)[8]) const {
+    addIntUnit(type, block, lane, rows, first, times, tables, total);
   }
 };
 
@@ -102,10 +103,11 @@ struct DecodeRoute {
 
 __device__ unsigned int routerArrivals;
 
-/// 256 threads, one block more than share the tasks; shared memory: sums, scores [2 * experts], tables where `tableBytes` is
-/// not 0, the staged row in both forms.
+/// 256 threads, one block more than share the tasks. Shared memory as `shared` says: scores [2 * experts] and the staged row in
+/// both forms.
 extern "C" __global__ void __launch_bounds__(kStreamThreads, 2)
-    decode_route(const __grid_constant__ DecodeRoute r, int tableBytes) {
+    decode_route(const __grid_constant__ DecodeRoute r, int tableBytes, int ringStageBytes, int stages) {
+  const StreamRoom shared{tableBytes, ringStageBytes, stages};
   letNextStart();
   const int grid = static_cast<int>(gridDim.x) - 1, block = static_cast<int>(blockIdx.x);
   if (block == grid) {
@@ -114,13 +116,13 @@ extern "C" __global__ void __launch_bounds__(kStreamThreads, 2)
     balanceStreams(r.balance, joinRoom);
     return;
   }
-  uint8_t* room = dynamicShared();
-  float* partial = reinterpret_cast<float*>(room);
-  float* scores = reinterpret_cast<float*>(room + kStreamPartialBytes);
-  uint8_t* tables = room + kStreamPartialBytes + 2 * r.choice.experts * 4;
-  if (tableBytes > 0) SharedLattice<kStreamCopies>::fill(tables);
+  __shared__ uint64_t barriers[kStreamWarps][kMostStages];
+  Ring ring(shared.ring(), barriers, shared.stageBytes, shared.stages);
+  uint8_t* tables = shared.tables();
+  if (shared.tableBytes > 0) SharedLattice<kStreamCopies>::fill(tables);
+  float* scores = reinterpret_cast<float*>(shared.rows());
   const int cols = r.router.cols;
-  const StagedRows rows = stagedRows(tables + tableBytes, 1, cols, true);
+  const StagedRows rows = stagedRows(shared.rows() + 2 * r.choice.experts * 4, 1, cols, true);
   const int pairs = (r.router.rows + 31) / 32, routerTasks = pairs << r.routerShift;
   const float one = 1.0f;
   bool staged = false;
@@ -132,13 +134,13 @@ extern "C" __global__ void __launch_bounds__(kStreamThreads, 2)
     if (!usesInt8(r.router.type) || !usesInt8(r.sharedGate.type)) stageRow(r.x, cols, rows, false, true);
     __syncthreads();
   };
-  const GatedSource shared(r.sharedGate, r.sharedUp, nullptr, rows, tables, r.sharedShift);
+  const GatedSource gated(r.sharedGate, r.sharedUp, nullptr, rows, tables, r.sharedShift);
   // The shared expert's tasks follow the router's in turn.
   int first = block - routerTasks;
   const int tasks = r.sharedGate.rows / 16 << r.sharedShift;
 #pragma unroll 1
   while (first < 0) first += grid;
-  if (isLastWarp() && first < tasks) shared.prefetch(first, first + 1);
+  if (isLastWarp() && first < tasks) gated.prefetch(first, first + 1);
   if (block < routerTasks) {
     const int shift = r.routerShift;
     const auto finish = [&](int task, float sum) {
@@ -148,10 +150,8 @@ extern "C" __global__ void __launch_bounds__(kStreamThreads, 2)
       if (!arrivesLast(&routerArrivals, pairs)) return;
       chooseExperts(r.choice, r.logits, *r.tokenIds, r.ids, r.weights, r.flag, scores);
     };
-    const PairSource source(r.router, rows, tables, one, shift);
-    withStream(r.router.type, [&](auto tag) {
-      streamTasks<typename decltype(tag)::type>(source, block, routerTasks, grid, partial, stage, finish);
-    });
+    const PairSource<false> source(r.router, rows, tables, one, shift);
+    streamTasks(source, ring, block, routerTasks, grid, shared.sums(), stage, finish);
   }
   if (first < tasks) {
     const int shift = r.sharedShift;
@@ -161,9 +161,7 @@ extern "C" __global__ void __launch_bounds__(kStreamThreads, 2)
       const int width = r.sharedGate.rows;
       finishGated(sum, r.sharedLimit, {r.sharedH, {r.sharedQuantized, width}, width}, panel);
     };
-    withIntStream(r.sharedGate.type, [&](auto tag) {
-      streamTasks<typename decltype(tag)::type>(shared, first, tasks, grid, partial, stage, finish);
-    });
+    streamTasks(gated, ring, first, tasks, grid, shared.sums(), stage, finish);
   }
   if (!staged) waitForPrevious();
 }
@@ -180,13 +178,15 @@ struct DecodeUp {
   int used;
 };
 
-/// 256 threads, blocks with `perBlock` tasks each; shared memory: sums, tables where `tableBytes` is not 0, the staged row.
+/// 256 threads, blocks with `perBlock` tasks each; shared memory as `shared` says.
 extern "C" __global__ void __launch_bounds__(kStreamThreads, 2)
-    decode_up(const __grid_constant__ DecodeUp u, int tableBytes, int perBlock) {
-  uint8_t* room = dynamicShared();
-  uint8_t* tables = room + kStreamPartialBytes;
-  if (tableBytes > 0) SharedLattice<kStreamCopies>::fill(tables);
-  const StagedRows rows = stagedRows(tables + tableBytes, 1, u.gate.cols, true);
+    decode_up(const __grid_constant__ DecodeUp u, int tableBytes, int ringStageBytes, int stages, int perBlock) {
+  const StreamRoom shared{tableBytes, ringStageBytes, stages};
+  __shared__ uint64_t barriers[kStreamWarps][kMostStages];
+  Ring ring(shared.ring(), barriers, shared.stageBytes, shared.stages);
+  uint8_t* tables = shared.tables();
+  if (shared.tableBytes > 0) SharedLattice<kStreamCopies>::fill(tables);
+  const StagedRows rows = stagedRows(shared.rows(), 1, u.gate.cols, true);
   // Which experts: from the kernel before. The next kernel may read them before it waits: it starts after this wait.
   waitForPrevious();
   letNextStart();
@@ -204,9 +204,7 @@ extern "C" __global__ void __launch_bounds__(kStreamThreads, 2)
     const int all = u.used * u.gate.rows;
     finishGated(sum, u.limit, {u.h, {u.hQuantized, all}, all}, task);
   };
-  withIntStream(u.gate.type, [&](auto tag) {
-    streamTasks<typename decltype(tag)::type>(source, first, end, 1, reinterpret_cast<float*>(room), stage, finish);
-  });
+  streamTasks(source, ring, first, end, 1, shared.sums(), stage, finish);
 }
 
 /// The block's output, shared + sum over slots of weight times expert, through `tail`.
@@ -229,17 +227,16 @@ struct DownPlace {
 struct DownSource {
   const uint8_t* data;
   int64_t sliceBytes;
-  int panelBytes, lastPanel, cols, used, shift;
+  int panelBytes, lastPanel, cols, type, used, shift;
   StagedRows rows;
   const uint8_t* tables;
   const int* experts;    // [used] in shared memory
   const float* weights;  // [used] in shared memory
 
-  template <class Stream>
   __device__ __forceinline__ DownPlace place(int task) const {
     const int pair = task >> shift, split = task - (pair << shift);
     const int panel = min(2 * pair + (static_cast<int>(threadIdx.x) >> 4 & 1), lastPanel);
-    const int all = used * (cols / Stream::kUnitCols), first = all * split >> shift;
+    const int all = used * (cols >> unitShiftOf(type)), first = all * split >> shift;
     return {data + static_cast<int64_t>(panel) * panelBytes, first, (all * (split + 1) >> shift) - first};
   }
   /// A pair of panels of every expert, by one warp: four lanes to an expert.
@@ -253,39 +250,40 @@ struct DownSource {
     }
   }
   // The slot that unit `at` belongs to, and the unit's number within it.
-  template <class Stream>
   __device__ __forceinline__ int slotOf(int& at) const {
-    const int per = cols / Stream::kUnitCols;
+    const int per = cols >> unitShiftOf(type);
     int slot = 0;
 #pragma unroll 1
     for (; at >= per; at -= per) slot++;
     return slot;
   }
-  template <class Stream>
-  __device__ __forceinline__ void fetch(const DownPlace& place, int unit, Stream& stream, const Lane& lane) const {
+  __device__ __forceinline__ const uint8_t* address(const DownPlace& place, int unit) const {
     int at = place.first + unit;
-    const int slot = slotOf<Stream>(at);
-    stream.load(place.panel + experts[slot] * sliceBytes, at, lane);
+    const int slot = slotOf(at);
+    return place.panel + experts[slot] * sliceBytes + at * unitBytesOf(type);
   }
-  template <class Stream>
-  __device__ __forceinline__ void add(const DownPlace& place, int unit, const Stream& stream, const Lane& lane,
-                                      float (&total)[8]) const {
+  __device__ __forceinline__ void input(const DownPlace& place, int unit, int& first, float& times) const {
     int at = place.first + unit;
-    const int slot = slotOf<Stream>(at);
-    stream.add(at, lane, rows, slot, weights[slot], tables, total);
+    const int slot = slotOf(at);
+    first = slot * rows.stride + (at << unitShiftOf(type));
+    times = weights[slot];
+  }
+  __device__ __forceinline__ void add(const uint8_t* block, const Lane& lane, int first, float times, float (&total)[8]) const {
+    addIntUnit(type, block, lane, rows, first, times, tables, total);
   }
 };
 
-/// 256 threads; shared memory: sums, tables where `tableBytes` is not 0, the staged rows of the experts, that of the shared one.
+/// 256 threads; shared memory as `shared` says: the staged rows of the experts, that of the shared one.
 extern "C" __global__ void __launch_bounds__(kStreamThreads, 2)
-    decode_down(const __grid_constant__ DecodeDown d, int tableBytes, int expertRowBytes) {
+    decode_down(const __grid_constant__ DecodeDown d, int tableBytes, int ringStageBytes, int stages, int expertRowBytes) {
+  const StreamRoom shared{tableBytes, ringStageBytes, stages};
   letNextStart();
-  uint8_t* room = dynamicShared();
-  float* partial = reinterpret_cast<float*>(room);
-  uint8_t* tables = room + kStreamPartialBytes;
-  if (tableBytes > 0) SharedLattice<kStreamCopies>::fill(tables);
-  const StagedRows rows = stagedRows(tables + tableBytes, d.used, d.down.cols, true);
-  const StagedRows sharedRows = stagedRows(tables + tableBytes + expertRowBytes, 1, d.sharedDown.cols, true);
+  __shared__ uint64_t barriers[kStreamWarps][kMostStages];
+  Ring ring(shared.ring(), barriers, shared.stageBytes, shared.stages);
+  uint8_t* tables = shared.tables();
+  if (shared.tableBytes > 0) SharedLattice<kStreamCopies>::fill(tables);
+  const StagedRows rows = stagedRows(shared.rows(), d.used, d.down.cols, true);
+  const StagedRows sharedRows = stagedRows(shared.rows() + expertRowBytes, 1, d.sharedDown.cols, true);
   const int grid = static_cast<int>(gridDim.x), block = static_cast<int>(blockIdx.x);
   const int pairs = (d.down.rows + 31) / 32, shift = d.shift, sharedShift = d.sharedShift;
   const int tasks = pairs << shift, sharedTasks = pairs << sharedShift, shares = (1 << shift) + (1 << sharedShift);
@@ -311,27 +309,23 @@ extern "C" __global__ void __launch_bounds__(kStreamThreads, 2)
     if (addShare(pair * shares, share, shares, sum)) finishBlock(d.tail, pair, sum);
   };
   const DownSource source{d.down.data, d.down.sliceBytes, d.down.panelBytes, (d.down.rows + 15) / 16 - 1, d.down.cols,
-                          d.used, shift, rows, tables, experts, weights};
+                          d.down.type, d.used, shift, rows, tables, experts, weights};
   prefetchColumns(d.tail, min(block, tasks - 1) >> shift);
   if (block < tasks) {
     if (isLastWarp()) source.prefetch(block);
-    withIntStream(d.down.type, [&](auto tag) {
-      streamTasks<typename decltype(tag)::type>(source, block, tasks, grid, partial, stage, [&](int task, float sum) {
-        const int pair = task >> shift;
-        put(pair, task - (pair << shift), sum);
-      });
+    streamTasks(source, ring, block, tasks, grid, shared.sums(), stage, [&](int task, float sum) {
+      const int pair = task >> shift;
+      put(pair, task - (pair << shift), sum);
     });
   }
   int first = block - tasks;
 #pragma unroll 1
   while (first < 0) first += grid;
   if (first < sharedTasks) {
-    const PairSource shared(d.sharedDown, sharedRows, tables, one, sharedShift);
-    withIntStream(d.sharedDown.type, [&](auto tag) {
-      streamTasks<typename decltype(tag)::type>(shared, first, sharedTasks, grid, partial, stage, [&](int task, float sum) {
-        const int pair = task >> sharedShift;
-        put(pair, (1 << shift) + task - (pair << sharedShift), sum);
-      });
+    const PairSource<true> sharedSource(d.sharedDown, sharedRows, tables, one, sharedShift);
+    streamTasks(sharedSource, ring, first, sharedTasks, grid, shared.sums(), stage, [&](int task, float sum) {
+      const int pair = task >> sharedShift;
+      put(pair, (1 << shift) + task - (pair << sharedShift), sum);
     });
   }
   if (!staged) waitForPrevious();

@@ -51,12 +51,12 @@ __device__ __forceinline__ void finishProduct(const StreamProduct& product, int 
   storeQuantized(inside ? sum : 0.0f, {product.outQuantized, product.outStride}, product.outFirst + 32 * pair);
 }
 
-/// 256 threads, blocks with `perBlock` tasks each of all in turn, one more for `balance`. Shared memory: sums, then tables of IQ2_XXS
-/// where `tableBytes` is not 0, then the staged row in the form that needs most.
+/// 256 threads, blocks with `perBlock` tasks each of all in turn, one more for `balance`. Shared memory as `shared` says, the
+/// staged row in the form that needs most.
 extern "C" __global__ void __launch_bounds__(kStreamThreads, 2)
-    stream_products(const __grid_constant__ StreamProducts p, int tableBytes, int perBlock) {
+    stream_products(const __grid_constant__ StreamProducts p, int tableBytes, int ringStageBytes, int stages, int perBlock) {
+  const StreamRoom shared{tableBytes, ringStageBytes, stages};
   letNextStart();
-  uint8_t* room = dynamicShared();
   const int blocks = static_cast<int>(gridDim.x) - (p.balance.comb != nullptr ? 1 : 0);
   const int block = static_cast<int>(blockIdx.x);
   if (block >= blocks) {
@@ -65,9 +65,10 @@ extern "C" __global__ void __launch_bounds__(kStreamThreads, 2)
     balanceStreams(p.balance, joinRoom);
     return;
   }
-  float* partial = reinterpret_cast<float*>(room);
-  uint8_t* tables = room + kStreamPartialBytes;
-  if (tableBytes > 0) SharedLattice<kStreamCopies>::fill(tables);
+  __shared__ uint64_t barriers[kStreamWarps][kMostStages];
+  Ring ring(shared.ring(), barriers, shared.stageBytes, shared.stages);
+  uint8_t* tables = shared.tables();
+  if (shared.tableBytes > 0) SharedLattice<kStreamCopies>::fill(tables);
   const int begin = perBlock * block, end = begin + perBlock;
   bool waited = false;
   float factor = 1.0f;
@@ -80,13 +81,14 @@ extern "C" __global__ void __launch_bounds__(kStreamThreads, 2)
     const int first = max(begin - before, 0), last = min(end - before, own);
     before += own;
     if (first >= last) continue;
-    const StagedRows rows = stagedRows(tables + tableBytes, 1, matrix.cols, usesInt8(matrix.type));
+    const StagedRows rows = stagedRows(shared.rows(), 1, matrix.cols, usesInt8(matrix.type));
     const auto stage = [&] {
       if (!waited) {
         waitForPrevious();
         waited = true;
         if (p.squares != nullptr) {
           float squares = 0;
+#pragma unroll 1
           for (int at = static_cast<int>(threadIdx.x) % 32; at < p.squareCount; at += 32) squares += __ldcg(p.squares + at);
           factor = 1.0f / sqrtf(warpSum(squares) / static_cast<float>(matrix.cols) + p.normEpsilon);
         }
@@ -102,12 +104,10 @@ extern "C" __global__ void __launch_bounds__(kStreamThreads, 2)
       if (p.tail.streams != nullptr) finishBlock(p.tail, pair, sum);
       else finishProduct(product, pair, sum);
     };
-    const PairSource source(matrix, rows, tables, factor, shift);
+    const PairSource<false> source(matrix, rows, tables, factor, shift);
     if (isLastWarp()) source.prefetch(first, last);
     if (p.tail.streams != nullptr) prefetchColumns(p.tail, first >> shift);
-    withStream(matrix.type, [&](auto tag) {
-      streamTasks<typename decltype(tag)::type>(source, first, last, 1, partial, stage, finish);
-    });
+    streamTasks(source, ring, first, last, 1, shared.sums(), stage, finish);
   }
   if (!waited) waitForPrevious();
 }

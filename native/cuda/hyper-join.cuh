@@ -88,6 +88,7 @@ __device__ __forceinline__ void balanceFour(float (&m)[4][4], int iterations, fl
 #pragma unroll
     for (int i = 0; i < 4; i++) m[row][i] = m[row][i] / sum + epsilon;
   }
+#pragma unroll 1
   for (int iteration = 0; iteration < iterations; iteration++) {
     if (iteration > 0) {
 #pragma unroll

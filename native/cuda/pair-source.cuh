@@ -6,20 +6,21 @@ namespace ds4::cuda {
 
 /// Where a task's part of two panels lies.
 struct PanelPlace {
-  const uint8_t* panel;  // of this lane
-  int first, units;      // its first unit, its units
+  const uint8_t* panel;  // of this lane, its first unit
+  int first, units;      // its first unit's number, its units
 };
 
 /// Part `split` of 2^shift of a panel of `all` units.
-__device__ __forceinline__ PanelPlace panelPart(const uint8_t* panel, int all, int split, int shift) {
+__device__ __forceinline__ PanelPlace panelPart(const uint8_t* panel, int all, int split, int shift, int unitBytes) {
   const int first = all * split >> shift;
-  return {panel, first, (all * (split + 1) >> shift) - first};
+  return {panel + first * unitBytes, first, (all * (split + 1) >> shift) - first};
 }
 
 /// Row 0 of `rows` times a matrix, times factor (read when it is used: it may be known only after the wait).
+template <bool kIntsOnly>
 struct PairSource {
   const uint8_t* data;
-  int panelBytes, lastPanel, cols;
+  int panelBytes, lastPanel, cols, type;
   StagedRows rows;
   const uint8_t* tables;
   const float& factor;
@@ -28,13 +29,13 @@ struct PairSource {
   __device__ __forceinline__ PairSource(const Matrix& matrix, const StagedRows& staged, const uint8_t* lattice,
                                         const float& times, int splitShift)
       : data(matrix.data), panelBytes(matrix.panelBytes), lastPanel((matrix.rows + 15) / 16 - 1), cols(matrix.cols),
-        rows(staged), tables(lattice), factor(times), shift(splitShift) {}
+        type(matrix.type), rows(staged), tables(lattice), factor(times), shift(splitShift) {}
 
-  template <class Stream>
   __device__ __forceinline__ PanelPlace place(int task) const {
     const int pair = task >> shift;
     const int panel = min(2 * pair + (static_cast<int>(threadIdx.x) >> 4 & 1), lastPanel);
-    return panelPart(data + static_cast<int64_t>(panel) * panelBytes, cols / Stream::kUnitCols, task - (pair << shift), shift);
+    return panelPart(data + static_cast<int64_t>(panel) * panelBytes, cols >> unitShiftOf(type), task - (pair << shift), shift,
+                     unitBytesOf(type));
   }
   /// The pairs of tasks first .. end - 1, which lie one after another, up to the limit; by one warp.
   __device__ __forceinline__ void prefetch(int first, int end) const {
@@ -42,14 +43,16 @@ struct PairSource {
     const int bytes = static_cast<int>(min(static_cast<int64_t>(to - from) * panelBytes, static_cast<int64_t>(kPrefetchBytes)));
     prefetchPart(data + static_cast<int64_t>(from) * panelBytes, bytes, static_cast<int>(threadIdx.x) & 31, 32);
   }
-  template <class Stream>
-  __device__ __forceinline__ void fetch(const PanelPlace& place, int unit, Stream& stream, const Lane& lane) const {
-    stream.load(place.panel, place.first + unit, lane);
+  __device__ __forceinline__ const uint8_t* address(const PanelPlace& place, int unit) const {
+    return place.panel + unit * unitBytesOf(type);
   }
-  template <class Stream>
-  __device__ __forceinline__ void add(const PanelPlace& place, int unit, const Stream& stream, const Lane& lane,
-                                      float (&total)[8]) const {
-    stream.add(place.first + unit, lane, rows, 0, factor, tables, total);
+  __device__ __forceinline__ void input(const PanelPlace& place, int unit, int& first, float& times) const {
+    first = place.first + unit << unitShiftOf(type);
+    times = factor;
+  }
+  __device__ __forceinline__ void add(const uint8_t* block, const Lane& lane, int first, float times, float (&total)[8]) const {
+    if (kIntsOnly) addIntUnit(type, block, lane, rows, first, times, tables, total);
+    else addUnit(type, block, lane, rows, first, times, tables, total);
   }
 };
 

@@ -87,6 +87,7 @@ __device__ __forceinline__ void chooseExperts(const RouterChoice& router, const 
   finite = finite && isfinite(sum);
   if (!finite && lane == 0) atomicCAS(flag, 0, router.mark);
   const float factor = router.weightsScale / (router.normalize ? sum : 1.0f);
+#pragma unroll 1
   for (int slot = lane; slot < router.used; slot += 32) {
     if (!finite) ids[slot] = slot;
     weights[slot] = finite ? scores[ids[slot]] * factor : 0.0f;

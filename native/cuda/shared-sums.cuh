@@ -29,7 +29,15 @@ __device__ __forceinline__ bool addShare(int first, int part, int parts, float& 
   __stcg(&sharedSums[first + part][lane], sum);
   if (!arrivesLast(&sharedArrivals[first], parts)) return false;
   sum = 0;
-  for (int i = 0; i < parts; i++) sum += __ldcg(&sharedSums[first + i][lane]);
+  constexpr int kAhead = 4;
+#pragma unroll 1
+  for (int from = 0; from < parts; from += kAhead) {
+    float some[kAhead];
+#pragma unroll
+    for (int i = 0; i < kAhead; i++) some[i] = from + i < parts ? __ldcg(&sharedSums[first + from + i][lane]) : 0.0f;
+#pragma unroll
+    for (int i = 0; i < kAhead; i++) sum += some[i];
+  }
   return true;
 }
 

@@ -1,15 +1,18 @@
-// Decode of one token: weights streamed once, by warps that always have the next piece under way.
+// Decode of one token: weights streamed once through shared memory.
 //
 // A task is a pair of panels (32 weight rows) or a part of its columns. The eight warps of a block take the task's units
-// (runs of columns) in turn and hold two of them in registers: one that is multiplied, one that is being read, the first of
-// the next task included. A block therefore keeps 8 warps x 2 units (70 KB of Q8_0) in flight without a pause between tasks;
-// sums meet in shared memory once per task, and one warp finishes the task while the others go on.
+// (runs of columns) in turn; each has a ring of stages (ring.cuh) that is filled far ahead, across tasks, while it multiplies.
+// Sums meet in shared memory once per task, and one warp finishes the task while the others go on.
 //
-// Before the kernel waits for the one before it (`begin`), its blocks read their first units and ask the second-level cache
+// Before the kernel waits for the one before it (`begin`), its stages are filling and the second-level cache has been asked
 // for what follows: only inputs need the kernel before.
+//
+// Such kernels run for some microseconds with all their code read anew, and reading it costs more than running it. So there is
+// one loop for all types, what differs is called inside, and nothing is unrolled that need not be.
 #pragma once
 #include "cuda/float-rows.cuh"
 #include "cuda/overlap.cuh"
+#include "cuda/ring.cuh"
 #include "cuda/staged-rows.cuh"
 #include "cuda/stream-units.cuh"
 
@@ -19,91 +22,95 @@ constexpr int kStreamCopies = 32;
 /// Most bytes that a block asks the second-level cache for before it waits.
 constexpr int kPrefetchBytes = 160 * 1024;
 
-/// Units of 128 columns of an int8 type.
-template <int Type>
-struct IntStream {
-  static constexpr int kUnitCols = 128;
-  IntUnit<Type> weights;
+/// Sums of eight tasks by all warps.
+constexpr int kStreamPartialBytes = kStreamWarps * kStreamWarps * 32 * 4;
 
-  __device__ __forceinline__ void load(const uint8_t* panel, int unit, const Lane& lane) {
-    weights.load(panel, unit, lane);
-  }
-  /// Adds the unit's products with row `row`, times factor.
-  __device__ __forceinline__ void add(int unit, const Lane& lane, const StagedRows& x, int row, float factor,
-                                      const uint8_t* tables, float (&total)[8]) const {
-    const SharedLattice<kStreamCopies> lattice(tables);
-    const int first = row * x.stride + unit * kUnitCols;
-    uint32_t dots[4][4];  // [row][run]
+/// Where the dynamic shared memory of a launch goes: sums, stages, tables of IQ2_XXS, rows. Mirrored by decode-plans.ts.
+struct StreamRoom {
+  int tableBytes, stageBytes, stages;
+
+  __device__ __forceinline__ float* sums() const { return reinterpret_cast<float*>(dynamicShared()); }
+  __device__ __forceinline__ uint8_t* ring() const { return dynamicShared() + kStreamPartialBytes; }
+  __device__ __forceinline__ uint8_t* tables() const { return ring() + kStreamWarps * stages * stageBytes; }
+  __device__ __forceinline__ uint8_t* rows() const { return tables() + tableBytes; }
+};
+
+/// total[i] += products of a unit's 128 columns with a staged row, times factor; first: of the row's columns.
+template <int Type>
+__device__ __forceinline__ void addInts(const uint8_t* block, int half, const Lane& lane, const StagedRows& x, int first,
+                                        float factor, const uint8_t* tables, float (&total)[8]) {
+  using Unit = IntUnit<Type>;
+  Unit weights;
+  weights.load(block, half, lane);
+  const SharedLattice<kStreamCopies> lattice(tables);
+  uint32_t dots[4][4];  // [row][run]
 #pragma unroll
-    for (int s = 0; s < 4; s++) {
-      const uint2 quants = *reinterpret_cast<const uint2*>(x.quants + first + 32 * s + 8 * lane.pair);
-      uint32_t low[4], high[4];
-      weights.bytes(s, lane, lattice, low, high);
-#pragma unroll
-      for (int m = 0; m < 2; m++) {
-        int dot[4];
-        multiplyTileAlone(dot, low[2 * m], low[2 * m + 1], high[2 * m], high[2 * m + 1], quants.x, quants.y);
-        dots[2 * m][s] = static_cast<uint32_t>(dot[0]);
-        dots[2 * m + 1][s] = static_cast<uint32_t>(dot[2]);
-      }
+  for (int s = 0; s < 4; s++) {
+    uint2 quants;
+    if (Unit::kNeighbours) {
+      quants = *reinterpret_cast<const uint2*>(x.quants + first + 32 * s + 8 * lane.pair);
+    } else {
+      quants.x = *reinterpret_cast<const uint32_t*>(x.quants + first + 32 * s + 4 * lane.pair);
+      quants.y = *reinterpret_cast<const uint32_t*>(x.quants + first + 32 * s + 4 * lane.pair + 16);
     }
-    OwnScales own;
-    weights.scales(unit, lane, own);
-    const float scale = factor * x.scales[first / 32 + lane.pair];
-    float2 sums = make_float2(0, 0);
-    if (IntUnit<Type>::kMins) sums = *reinterpret_cast<const float2*>(x.sums + first / 16 + 2 * lane.pair);
+    uint32_t low[4], high[4];
+    weights.bytes(s, lane, lattice, low, high);
 #pragma unroll
-    for (int i = 0; i < 4; i++) {
-      total[i] += static_cast<float>(static_cast<int>(pickRun(dots[i], lane.pair))) * (own.scale[i] * scale);
-      if (IntUnit<Type>::kMins) total[i] -= factor * (own.mins[0][i] * sums.x + own.mins[1][i] * sums.y);
+    for (int m = 0; m < 2; m++) {
+      int dot[4];
+      multiplyTileAlone(dot, low[2 * m], low[2 * m + 1], high[2 * m], high[2 * m + 1], quants.x, quants.y);
+      dots[2 * m][s] = static_cast<uint32_t>(dot[0]);
+      dots[2 * m + 1][s] = static_cast<uint32_t>(dot[2]);
     }
   }
-  /// The warp's sums of 32 rows.
-  static __device__ __forceinline__ void store(const float (&total)[8], const Lane& lane, float* sums) {
+  OwnScales own;
+  weights.scales(half, lane, own);
+  const float scale = factor * x.scales[first / 32 + lane.pair];
+  float2 sums = make_float2(0, 0);
+  if (Unit::kMins) sums = *reinterpret_cast<const float2*>(x.sums + first / 16 + 2 * lane.pair);
+#pragma unroll
+  for (int i = 0; i < 4; i++) {
+    total[i] += static_cast<float>(static_cast<int>(pickRun(dots[i], lane.pair))) * (own.scale[i] * scale);
+    if (Unit::kMins) total[i] -= factor * (own.mins[0][i] * sums.x + own.mins[1][i] * sums.y);
+  }
+}
+
+/// The same for F16 and BF16 (64 columns), F32 (32): a piece of 16 bytes for every lane, 16 lanes one after another.
+template <int Type>
+__device__ __forceinline__ void addFloats(const uint8_t* panel, const Lane& lane, const StagedRows& x, int first,
+                                          float factor, float (&total)[8]) {
+  constexpr int kLanes = Type == kF32 ? 4 : 2, kRows = Type == kF32 ? 4 : 8;
+  constexpr int kStep = 16 / kLanes, kPieces = 8;
+  const int lane16 = lane.lane & 15;
+  const float* values = x.values + first + lane16 / kLanes;
+#pragma unroll 4
+  for (int i = 0; i < kPieces; i++) {
+    float weights[8];
+    widen<Type>(sharedPiece(panel + 256 * i + 16 * lane16), weights);
+    const float value = factor * values[i * kStep];
+#pragma unroll
+    for (int r = 0; r < kRows; r++) total[r] += weights[r] * value;
+  }
+}
+
+/// The warp's sums of 32 rows: of ints over the lanes of a quad, of floats over those that have the same rows of other columns.
+__device__ __forceinline__ void storeSums(int type, const float (&total)[8], const Lane& lane, float* sums) {
+  sums += 16 * lane.panel;
+  const int lane16 = lane.lane & 15;
+  if (usesInt8(type)) {
     float all[4];
 #pragma unroll
     for (int i = 0; i < 4; i++) all[i] = sumLanes(total[i], 1, 4);
-    if (lane.pair != 0) return;
-    *reinterpret_cast<float4*>(sums + 16 * lane.panel + 4 * lane.quad) = make_float4(all[0], all[1], all[2], all[3]);
+    if (lane.pair == 0) *reinterpret_cast<float4*>(sums + 4 * lane.quad) = make_float4(all[0], all[1], all[2], all[3]);
+    return;
   }
-};
-
-/// Units of 64 columns of F16 and BF16, 32 of F32.
-template <int Type>
-struct FloatStream {
-  static constexpr int kLanes = Type == kF32 ? 4 : 2, kRows = Type == kF32 ? 4 : 8;
-  static constexpr int kStep = 16 / kLanes, kPieces = 8, kUnitCols = kPieces * kStep;
-  uint4 pieces[kPieces];
-
-  // A piece of 16 bytes for every lane, 16 lanes one after another: kStep columns.
-  __device__ __forceinline__ void load(const uint8_t* panel, int unit, const Lane& lane) {
-    const uint8_t* from = panel + static_cast<int64_t>(unit) * (kPieces * 256) + 16 * (lane.lane & 15);
+  const int lanes = type == kF32 ? 4 : 2, rows = type == kF32 ? 4 : 8;
 #pragma unroll
-    for (int i = 0; i < kPieces; i++) {
-      pieces[i] = loadStream16(from + 256 * i);
-    }
+  for (int r = 0; r < 8; r++) {
+    const float sum = sumLanes(type == kF32 ? total[r] : sumLanes(total[r], 2, 4), 4, 16);
+    if (r < rows && lane16 < lanes) sums[rows * lane16 + r] = sum;
   }
-  __device__ __forceinline__ void add(int unit, const Lane& lane, const StagedRows& x, int row, float factor,
-                                      const uint8_t*, float (&total)[8]) const {
-    const float* values = x.values + row * x.stride + unit * kUnitCols + (lane.lane & 15) / kLanes;
-#pragma unroll
-    for (int i = 0; i < kPieces; i++) {
-      float weights[8];
-      widen<Type>(pieces[i], weights);
-      const float value = factor * values[i * kStep];
-#pragma unroll
-      for (int r = 0; r < kRows; r++) total[r] += weights[r] * value;
-    }
-  }
-  static __device__ __forceinline__ void store(const float (&total)[8], const Lane& lane, float* sums) {
-    const int lane16 = lane.lane & 15;
-#pragma unroll
-    for (int r = 0; r < kRows; r++) {
-      const float sum = sumLanes(total[r], kLanes, 16);
-      if (lane16 < kLanes) sums[16 * lane.panel + kRows * lane16 + r] = sum;
-    }
-  }
-};
+}
 
 /// Asks the second-level cache for a part of `bytes` at `from`: part `part` of `parts`.
 __device__ __forceinline__ void prefetchPart(const uint8_t* from, int bytes, int part, int parts) {
@@ -111,104 +118,111 @@ __device__ __forceinline__ void prefetchPart(const uint8_t* from, int bytes, int
   if (at < bytes) prefetchToL2(from + at, min(each, bytes - at) & ~15);
 }
 
-/// Sums of eight tasks by all warps.
-constexpr int kStreamPartialBytes = kStreamWarps * kStreamWarps * 32 * 4;
-
 /// Tasks first, first + step, ... below end. `source` says what a task is:
-///   Place place<Stream>(task)      where its panels lie; place.units: its units, shared by all warps
-///   fetch(place, unit, stream)     starts reading a unit
-///   add(place, unit, stream, sums) multiplies it
+///   type                     of its weights
+///   Place place(task)        where its panels lie, for this lane; place.units: its units, shared by all warps
+///   address(place, unit)     of this lane's panel
+///   input(place, unit, first, factor)   what the unit is multiplied by: a place in source.rows, and a factor
 /// begin() runs once all warps have started to read, before inputs are touched; it ends with a barrier. finish(task, sum) runs
 /// in one warp, lane i with the sum of row i, while the others go on. Returns with nothing outstanding and all warps together.
-///
-/// Kernels of this kind run for some microseconds, with all their code read anew: what is not the loop over units has to be
-/// short (no divisions, no unrolling), it costs more to read than to run.
-template <class Stream, class Source, class Begin, class Finish>
-__device__ __forceinline__ void streamTasks(const Source& source, int first, int end, int step, float* partial,
+template <class Source, class Begin, class Finish>
+__device__ __forceinline__ void streamTasks(const Source& source, Ring& ring, int first, int end, int step, float* partial,
                                             Begin&& begin, Finish&& finish) {
   if (first >= end) {
     begin();
     return;
   }
   const Lane lane = ownLane();
-  // Initialized: registers that are only written under a condition would be kept across the caller's loops, for every type.
-  Stream now{}, ahead{};
-  auto place = source.template place<Stream>(first);
-  int task = first, unit = lane.warp, count = 0;
-  bool valid = unit < place.units;
-  if (valid) source.fetch(place, unit, now, lane);
-  begin();
+  const int bytes = unitBytesOf(source.type);
+  // What is filled next; the ring may be full of it.
+  int aheadTask = first, aheadUnit = lane.warp, filled = 0;
+  auto aheadPlace = source.place(first);
+  bool begun = false;
   float total[8] = {};
+  int task = first, unit = lane.warp, count = 0;
+  auto place = aheadPlace;
 #pragma unroll 1
   while (true) {
-    // One unit, while the next is being read.
-    auto nextPlace = place;
-    int nextTask = task, nextUnit = unit + kStreamWarps;
-    if (nextUnit >= place.units) {
-      nextTask = task + step;
-      nextUnit = lane.warp;
-      if (nextTask < end) nextPlace = source.template place<Stream>(nextTask);
-    }
-    const bool more = nextTask < end, nextValid = more && nextUnit < nextPlace.units;
-    if (nextValid) source.fetch(nextPlace, nextUnit, ahead, lane);
-    if (valid) source.add(place, unit, now, lane, total);
-    if (nextTask != task) {
-      // Sums of a task go to one of eight places; the warp whose turn it is waits for the others there and finishes the task.
-      // By the time a place is used again every warp has had such a turn after the one that emptied it.
-      const int turn = count % kStreamWarps;
-      float* sums = partial + turn * (kStreamWarps * 32);
-      Stream::store(total, lane, sums + lane.warp * 32);
-#pragma unroll
-      for (int i = 0; i < 8; i++) total[i] = 0;
-      __syncwarp();
-      if (turn == lane.warp) {
-        waitAt(1 + turn, kStreamThreads);
-        float sum = 0;
-#pragma unroll
-        for (int warp = 0; warp < kStreamWarps; warp++) sum += sums[warp * 32 + lane.lane];
-        finish(task, sum);
-        __syncwarp();
-      } else {
-        arriveAt(1 + turn, kStreamThreads);
+#pragma unroll 1
+    while (filled < ring.count && aheadTask < end) {
+      if (aheadUnit < aheadPlace.units) {
+        const int at = ring.at + filled, stage = at >= ring.count ? at - ring.count : at;
+        ring.fill(stage, source.address(aheadPlace, aheadUnit), bytes);
+        filled++;
       }
-      count++;
+      aheadUnit += kStreamWarps;
+      if (aheadUnit < aheadPlace.units) continue;
+      aheadTask += step;
+      aheadUnit = lane.warp;
+      if (aheadTask < end) aheadPlace = source.place(aheadTask);
     }
-    if (!more) break;
-    now = ahead;
-    place = nextPlace;
-    task = nextTask;
-    unit = nextUnit;
-    valid = nextValid;
+    if (!begun) {
+      begin();
+      begun = true;
+    }
+    if (unit < place.units) {
+      const uint8_t* block = ring.take() + lane.panel * bytes;
+      filled--;
+      int column;
+      float factor;
+      source.input(place, unit, column, factor);
+      source.add(block, lane, column, factor, total);
+      __syncwarp();
+    }
+    unit += kStreamWarps;
+    if (unit < place.units) continue;
+    // Sums of a task go to one of eight places; the warp whose turn it is waits for the others there and finishes the task.
+    // By the time a place is used again every warp has had such a turn after the one that emptied it.
+    const int turn = count % kStreamWarps;
+    float* sums = partial + turn * (kStreamWarps * 32);
+    storeSums(source.type, total, lane, sums + lane.warp * 32);
+#pragma unroll
+    for (int i = 0; i < 8; i++) total[i] = 0;
+    __syncwarp();
+    if (turn == lane.warp) {
+      waitAt(1 + turn, kStreamThreads);
+      float sum = 0;
+#pragma unroll
+      for (int warp = 0; warp < kStreamWarps; warp++) sum += sums[warp * 32 + lane.lane];
+      finish(task, sum);
+      __syncwarp();
+    } else {
+      arriveAt(1 + turn, kStreamThreads);
+    }
+    count++;
+    task += step;
+    if (task >= end) break;
+    unit = lane.warp;
+    place = source.place(task);
   }
   __syncthreads();
 }
 
-/// Names a stream type.
-template <class Stream>
-struct StreamTag {
-  using type = Stream;
-};
-
-/// The same for the int8 types alone.
-template <class Run>
-__device__ __forceinline__ void withIntStream(int type, Run&& run) {
-  switch (type) {
-    case kQ80: run(StreamTag<IntStream<kQ80>>()); break;
-    case kQ4K: run(StreamTag<IntStream<kQ4K>>()); break;
-    case kQ2K: run(StreamTag<IntStream<kQ2K>>()); break;
-    case kIq2Xxs: run(StreamTag<IntStream<kIq2Xxs>>()); break;
-    default: break;
+/// Multiplies a unit of one of the int8 types: 128 or 256 columns.
+__device__ __forceinline__ void addIntUnit(int type, const uint8_t* block, const Lane& lane, const StagedRows& x, int first,
+                                           float factor, const uint8_t* tables, float (&total)[8]) {
+  if (type == kQ80) {
+    addInts<kQ80>(block, 0, lane, x, first, factor, tables, total);
+    return;
+  }
+#pragma unroll 1
+  for (int half = 0; half < 2; half++) {
+    switch (type) {
+      case kQ4K: addInts<kQ4K>(block, half, lane, x, first + 128 * half, factor, tables, total); break;
+      case kQ2K: addInts<kQ2K>(block, half, lane, x, first + 128 * half, factor, tables, total); break;
+      default: addInts<kIq2Xxs>(block, half, lane, x, first + 128 * half, factor, tables, total); break;
+    }
   }
 }
 
-/// Calls run(StreamTag<...>) for a type; other types take the kernels of multiply-rows.cu.
-template <class Run>
-__device__ __forceinline__ void withStream(int type, Run&& run) {
+/// The same for all types; others take the kernels of multiply-rows.cu.
+__device__ __forceinline__ void addUnit(int type, const uint8_t* block, const Lane& lane, const StagedRows& x, int first,
+                                        float factor, const uint8_t* tables, float (&total)[8]) {
   switch (type) {
-    case kF32: run(StreamTag<FloatStream<kF32>>()); break;
-    case kF16: run(StreamTag<FloatStream<kF16>>()); break;
-    case kBf16: run(StreamTag<FloatStream<kBf16>>()); break;
-    default: withIntStream(type, run); break;
+    case kF32: addFloats<kF32>(block, lane, x, first, factor, total); break;
+    case kF16: addFloats<kF16>(block, lane, x, first, factor, total); break;
+    case kBf16: addFloats<kBf16>(block, lane, x, first, factor, total); break;
+    default: addIntUnit(type, block, lane, x, first, factor, tables, total); break;
   }
 }
 

@@ -1,8 +1,8 @@
-// Weights of the int8 types for one activation row: 128 columns of two panels at a time, in registers between reading and use.
+// Weights of the int8 types for one activation row, out of a stage in shared memory: 128 columns of two panels at a time.
 //
 // As in matrix.cuh a lane reads the rows 4 * quad .. + 3 of its panel, in every run of 32 columns those of its pair. All four
-// lanes of a quad get the products of all four runs; each of them scales and adds only the run of its pair, so that a unit
-// costs four scales and sums per lane instead of sixteen. Columns are a multiple of 128.
+// lanes of a quad get the products of all four runs; each of them scales and adds only the run of its pair, so that 128 columns
+// cost four scales and sums per lane instead of sixteen.
 #pragma once
 #include "cuda/int-weights.cuh"
 
@@ -19,24 +19,47 @@ __device__ __forceinline__ uint32_t pickRun(const uint32_t (&runs)[4], int pair)
   return (pair & 2) != 0 ? high : low;
 }
 
+template <class Value>
+__device__ __forceinline__ Value sharedValue(const uint8_t* from) {
+  return *reinterpret_cast<const Value*>(from);
+}
+__device__ __forceinline__ uint4 sharedPiece(const uint8_t* from) { return sharedValue<uint4>(from); }
+
+/// Columns of a unit, what a stage holds of two panels: a power of two.
+__device__ __forceinline__ int unitShiftOf(int type) {
+  return type == kF32 ? 5 : type == kF16 || type == kBf16 ? 6 : type == kQ80 ? 7 : 8;
+}
+
+/// Bytes of a unit in one panel.
+__device__ __forceinline__ int unitBytesOf(int type) {
+  switch (type) {
+    case kQ80: return 4 * static_cast<int>(q80_panel::kBytes);
+    case kQ4K: return static_cast<int>(q4k_panel::kBytes);
+    case kQ2K: return static_cast<int>(q2k_panel::kBytes);
+    case kIq2Xxs: return static_cast<int>(iq2xxs_panel::kBytes);
+    default: return 2048;
+  }
+}
+
+/// load(block, half): from a unit of a panel, its columns 128 * half and on.
 template <int Type>
-struct IntUnit;
+struct IntUnit;  // kNeighbours: bytes() gives columns 8 * pair .. + 3 and + 4 .. + 7, else 4 * pair .. + 3 and + 16 ..
 
 template <>
 struct IntUnit<kQ80> {
-  static constexpr bool kMins = false;
+  static constexpr bool kMins = false, kNeighbours = false;
   uint4 low[4], high[4];
   uint2 d;
 
-  __device__ __forceinline__ void load(const uint8_t* panel, int unit, const Lane& lane) {
-    const uint8_t* from = panel + static_cast<int64_t>(unit) * (4 * static_cast<int>(q80_panel::kBytes));
-    const uint8_t* quants = from + q80_panel::kQuants + 128 * lane.pair + 16 * lane.quad;
+  // Columns 4 * pair .. + 3 and 16 more: two lanes meet in a bank, with neighbouring groups it would be four.
+  __device__ __forceinline__ void load(const uint8_t* from, int, const Lane& lane) {
+    const uint8_t* quants = from + q80_panel::kQuants + kGroupBytes * lane.pair + 16 * lane.quad;
 #pragma unroll
     for (int s = 0; s < 4; s++) {
-      low[s] = loadStream16(quants + s * q80_panel::kBytes);
-      high[s] = loadStream16(quants + s * q80_panel::kBytes + kGroupBytes);
+      low[s] = sharedPiece(quants + s * q80_panel::kBytes);
+      high[s] = sharedPiece(quants + s * q80_panel::kBytes + 4 * kGroupBytes);
     }
-    d = loadConstant<uint2>(from + lane.pair * static_cast<int>(q80_panel::kBytes) + 8 * lane.quad);
+    d = sharedValue<uint2>(from + lane.pair * static_cast<int>(q80_panel::kBytes) + 8 * lane.quad);
   }
   template <class Lattice>
   __device__ __forceinline__ void bytes(int s, const Lane&, const Lattice&, uint32_t (&lowBytes)[4],
@@ -55,21 +78,20 @@ struct IntUnit<kQ80> {
 
 template <>
 struct IntUnit<kQ4K> {
-  static constexpr bool kMins = true;
+  static constexpr bool kMins = true, kNeighbours = true;
   uint4 quants[4], high;
   uint32_t low;
   uint2 d, dmin;
 
-  __device__ __forceinline__ void load(const uint8_t* panel, int unit, const Lane& lane) {
-    const uint8_t* from = panel + static_cast<int64_t>(unit >> 1) * static_cast<int>(q4k_panel::kBytes);
-    const int first = (unit & 1) * 4;
+  __device__ __forceinline__ void load(const uint8_t* from, int half, const Lane& lane) {
+    const int first = half * 4;
     const uint8_t* at = from + q4k_panel::kQuants + 256 * first + 64 * lane.pair + 16 * lane.quad;
 #pragma unroll
-    for (int s = 0; s < 4; s++) quants[s] = loadStream16(at + 256 * s);
-    low = loadConstant<uint32_t>(from + q4k_panel::kLow + 16 * (first + lane.pair) + 4 * lane.quad);
-    high = loadConstant<uint4>(from + q4k_panel::kHigh + 16 * lane.quad);
-    d = loadConstant<uint2>(from + 8 * lane.quad);
-    dmin = loadConstant<uint2>(from + 32 + 8 * lane.quad);
+    for (int s = 0; s < 4; s++) quants[s] = sharedPiece(at + 256 * s);
+    low = sharedValue<uint32_t>(from + q4k_panel::kLow + 16 * (first + lane.pair) + 4 * lane.quad);
+    high = sharedValue<uint4>(from + q4k_panel::kHigh + 16 * lane.quad);
+    d = sharedValue<uint2>(from + 8 * lane.quad);
+    dmin = sharedValue<uint2>(from + 32 + 8 * lane.quad);
   }
   template <class Lattice>
   __device__ __forceinline__ void bytes(int s, const Lane&, const Lattice&, uint32_t (&lowBytes)[4],
@@ -80,8 +102,8 @@ struct IntUnit<kQ4K> {
       highBytes[i] = wordOf(quants[s], i) >> 4 & 0x0f0f0f0fu;
     }
   }
-  __device__ __forceinline__ void scales(int unit, const Lane& lane, OwnScales& own) const {
-    const int j = (unit & 1) * 4 + lane.pair;
+  __device__ __forceinline__ void scales(int half, const Lane& lane, OwnScales& own) const {
+    const int j = half * 4 + lane.pair;
 #pragma unroll
     for (int i = 0; i < 4; i++) {
       const uint32_t top = wordOf(high, i) >> (2 * j), bottom = low >> (8 * i);
@@ -94,22 +116,21 @@ struct IntUnit<kQ4K> {
 
 template <>
 struct IntUnit<kQ2K> {
-  static constexpr bool kMins = true;
+  static constexpr bool kMins = true, kNeighbours = true;
   uint4 quants[4];
   uint2 scale[4], d, dmin;
 
-  __device__ __forceinline__ void load(const uint8_t* panel, int unit, const Lane& lane) {
-    const uint8_t* from = panel + static_cast<int64_t>(unit >> 1) * static_cast<int>(q2k_panel::kBytes);
-    const int first = (unit & 1) * 4;
+  __device__ __forceinline__ void load(const uint8_t* from, int half, const Lane& lane) {
+    const int first = half * 4;
     const uint8_t* at = from + q2k_panel::kQuants + 128 * first + 64 * (lane.pair >> 1) + 16 * lane.quad;
     const uint8_t* scales = from + q2k_panel::kScales + 32 * first + 8 * lane.quad;
 #pragma unroll
     for (int s = 0; s < 4; s++) {
-      quants[s] = loadStream16(at + 128 * s);
-      scale[s] = loadConstant<uint2>(scales + 32 * s);
+      quants[s] = sharedPiece(at + 128 * s);
+      scale[s] = sharedValue<uint2>(scales + 32 * s);
     }
-    d = loadConstant<uint2>(from + 8 * lane.quad);
-    dmin = loadConstant<uint2>(from + 32 + 8 * lane.quad);
+    d = sharedValue<uint2>(from + 8 * lane.quad);
+    dmin = sharedValue<uint2>(from + 32 + 8 * lane.quad);
   }
   // Quant times scale (0..45) stays below 128: one multiplication serves four columns.
   template <class Lattice>
@@ -140,19 +161,18 @@ struct IntUnit<kQ2K> {
 
 template <>
 struct IntUnit<kIq2Xxs> {
-  static constexpr bool kMins = false;
+  static constexpr bool kMins = false, kNeighbours = true;
   uint4 grid[4], signs[4];
   uint2 d;
 
-  __device__ __forceinline__ void load(const uint8_t* panel, int unit, const Lane& lane) {
-    const uint8_t* from = panel + static_cast<int64_t>(unit >> 1) * static_cast<int>(iq2xxs_panel::kBytes);
-    const uint8_t* at = from + iq2xxs_panel::kSubs + (unit & 1) * 4 * static_cast<int>(iq2xxs_panel::kSubBytes) + 16 * lane.quad;
+  __device__ __forceinline__ void load(const uint8_t* from, int half, const Lane& lane) {
+    const uint8_t* at = from + iq2xxs_panel::kSubs + half * 4 * static_cast<int>(iq2xxs_panel::kSubBytes) + 16 * lane.quad;
 #pragma unroll
     for (int s = 0; s < 4; s++) {
-      grid[s] = loadStream16(at + iq2xxs_panel::kSubBytes * s);
-      signs[s] = loadStream16(at + iq2xxs_panel::kSubBytes * s + 64);
+      grid[s] = sharedPiece(at + iq2xxs_panel::kSubBytes * s);
+      signs[s] = sharedPiece(at + iq2xxs_panel::kSubBytes * s + 64);
     }
-    d = loadConstant<uint2>(from + 8 * lane.quad);
+    d = sharedValue<uint2>(from + 8 * lane.quad);
   }
   template <class Lattice>
   __device__ __forceinline__ void bytes(int s, const Lane& lane, const Lattice& lattice, uint32_t (&lowBytes)[4],

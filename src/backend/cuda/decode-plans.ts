@@ -1,7 +1,9 @@
 // How the kernels that decode one token are cut: pure functions of shapes, types and the device.
+import { assert } from "../../core/errors.ts";
 import { alignUp } from "../../core/units.ts";
 import type { ModelSpec } from "../../model/model-spec.ts";
 import { DEVICE_ALIGNMENT_BYTES, type DeviceBuffer, partsBytes } from "./device-memory.ts";
+import type { DeviceInfo } from "./driver.ts";
 import type { DeviceMatrix } from "./matrix.ts";
 import type { CudaModelWeights } from "./pass.ts";
 
@@ -9,9 +11,15 @@ import type { CudaModelWeights } from "./pass.ts";
 export const STREAM_THREADS = 256;
 const STREAM_WARPS = 8;
 /** kStreamPartialBytes. */
-export const STREAM_PARTIAL_BYTES = STREAM_WARPS * STREAM_WARPS * 32 * 4;
+const STREAM_PARTIAL_BYTES = STREAM_WARPS * STREAM_WARPS * 32 * 4;
 /** IQ2_XXS's tables in shared memory. */
 const LATTICE_BYTES = 32 * 384 * 4;
+/** kMostStages. */
+const MOST_STAGES = 8;
+/** Blocks of launches that follow each other on one multiprocessor. */
+const BLOCKS_BESIDE = 2;
+/** Shared memory of a block that is not dynamic, with what the driver keeps for itself. */
+const STATIC_SHARED_BYTES = 3 * 1024;
 /** kMaxSharedTasks. */
 const MAX_SHARED_TASKS = 2048;
 /** kMostUsedExperts. */
@@ -23,18 +31,67 @@ export const MOST_EXPERTS = 512;
 /** What a task costs beside its bytes, in bytes that a multiprocessor reads in that time: a barrier and a sum. */
 const TASK_BYTES = 8192;
 
-const [F32, F16, BF16, IQ2_XXS] = [0, 1, 30, 16];
-const INT8_TYPES = new Set([8, 10, 12, IQ2_XXS]);
+const [F32, F16, BF16, Q8_0, Q2_K, Q4_K, IQ2_XXS] = [0, 1, 30, 8, 10, 12, 16];
+const INT8_TYPES = new Set([Q8_0, Q2_K, Q4_K, IQ2_XXS]);
 const FLOAT_TYPES = new Set([F32, F16, BF16]);
 
-/** Columns that a warp takes at a time. */
-function unitCols(type: number): number {
-  if (INT8_TYPES.has(type)) return 128;
-  return type === F32 ? 32 : 64;
+/** What a warp takes at a time of two panels. */
+interface Unit {
+  cols: number;
+  /** Of both panels. */
+  bytes: number;
+}
+
+/** By type: unitShiftOf and unitBytesOf of native/cuda/stream-units.cuh. */
+const UNITS: ReadonlyMap<number, Unit> = new Map([
+  [F32, { cols: 32, bytes: 2 * 2048 }],
+  [F16, { cols: 64, bytes: 2 * 2048 }],
+  [BF16, { cols: 64, bytes: 2 * 2048 }],
+  [Q8_0, { cols: 128, bytes: 2 * 4 * 16 * 34 }],
+  [Q2_K, { cols: 256, bytes: 2 * 16 * 84 }],
+  [Q4_K, { cols: 256, bytes: 2 * 16 * 144 }],
+  [IQ2_XXS, { cols: 256, bytes: 2 * 16 * 66 }],
+]);
+
+function unitOf({ type }: DeviceMatrix): Unit {
+  const unit = UNITS.get(type);
+  assert(unit !== undefined, `type ${type} is streamed`);
+  return unit;
+}
+
+/** Where a launch's shared memory goes: StreamRoom of native/cuda/stream-rows.cuh. */
+export interface StreamRoom {
+  tableBytes: number;
+  /** Of a stage of a warp's ring. */
+  stageBytes: number;
+  /** Stages of a warp. */
+  stages: number;
+  /** All of it, the launch's rows included. */
+  sharedBytes: number;
+}
+
+/**
+ * The room of a launch that reads `matrices`, with `rowBytes` for its input, where `blocks` of it share a multiprocessor.
+ * Blocks of the next launch find room beside them (`BLOCKS_BESIDE`), as far as two stages allow.
+ */
+export function streamRoom(
+  device: DeviceInfo,
+  matrices: readonly DeviceMatrix[],
+  rowBytes: number,
+  blocks: number,
+): StreamRoom {
+  const tables = tableBytes(matrices);
+  const stageBytes = Math.max(...matrices.map((matrix) => unitOf(matrix).bytes));
+  const fixed = STREAM_PARTIAL_BYTES + tables + alignUp(rowBytes, 16);
+  const each = device.sharedBytesPerMultiprocessor / Math.max(blocks, BLOCKS_BESIDE) - STATIC_SHARED_BYTES;
+  const most = Math.min(each, device.sharedBytesPerBlock - STATIC_SHARED_BYTES);
+  const fitting = Math.floor((most - fixed) / (STREAM_WARPS * stageBytes));
+  const stages = Math.max(1, Math.min(MOST_STAGES, fitting));
+  return { tableBytes: tables, stageBytes, stages, sharedBytes: fixed + STREAM_WARPS * stages * stageBytes };
 }
 
 /** Bytes of tables that a launch needs with weights of these types. */
-export function tableBytes(matrices: readonly DeviceMatrix[]): number {
+function tableBytes(matrices: readonly DeviceMatrix[]): number {
   return matrices.some(({ type }) => type === IQ2_XXS) ? LATTICE_BYTES : 0;
 }
 
@@ -58,7 +115,7 @@ export interface StreamWork {
 /** Pairs of panels of a matrix. */
 export function pairWork(matrix: DeviceMatrix): StreamWork {
   const groups = Math.ceil(matrix.rows / 32);
-  const units = Math.ceil(matrix.cols / unitCols(matrix.type));
+  const units = Math.ceil(matrix.cols / unitOf(matrix).cols);
   return { groups, units, bytes: matrix.sliceBytes };
 }
 

@@ -5,12 +5,12 @@ import type { CudaContext } from "./context.ts";
 import {
   cutWorks,
   pairWork,
-  STREAM_PARTIAL_BYTES,
   STREAM_THREADS,
+  type StreamRoom,
   type StreamWork,
   stagedBytes,
   stagedTwiceBytes,
-  tableBytes,
+  streamRoom,
 } from "./decode-plans.ts";
 import {
   type DecodeDownArg,
@@ -53,6 +53,10 @@ const NOTHING = {
   outSquares: null,
 };
 
+function roomArgs({ tableBytes, stageBytes, stages }: StreamRoom): KernelArg[] {
+  return [{ i32: tableBytes }, { i32: stageBytes }, { i32: stages }];
+}
+
 function launch(
   { module, stream }: CudaContext,
   name: string,
@@ -91,15 +95,12 @@ function launchProducts(
     return item;
   });
   const matrices = products.map(({ matrix }) => matrix);
-  const tables = tableBytes(matrices);
-  const staged = Math.max(...matrices.map((matrix) => stagedBytes(matrix)));
-  launch(
-    ctx,
-    "stream_products",
-    blocks + (balance === null ? 0 : 1),
-    STREAM_PARTIAL_BYTES + tables + staged,
-    [streamProductsStruct({ items, tail, balance, norm }), ...[{ i32: tables }, { i32: perBlock }]],
-  );
+  const rowBytes = Math.max(...matrices.map((matrix) => stagedBytes(matrix)));
+  const room = streamRoom(ctx.device, matrices, rowBytes, DENSE_BLOCKS);
+  launch(ctx, "stream_products", blocks + (balance === null ? 0 : 1), room.sharedBytes, [
+    streamProductsStruct({ items, tail, balance, norm }),
+    ...[...roomArgs(room), { i32: perBlock }],
+  ]);
 }
 
 /** Router, the choice of experts, and the shared expert's gate and up. */
@@ -117,12 +118,12 @@ export function decodeRoute(
   const most = DENSE_BLOCKS * ctx.device.multiprocessors;
   const { shifts, tasks } = cutWorks(works, most);
   const [routerShift, sharedShift] = shifts;
-  const tables = tableBytes([router, sharedGate]);
-  const sharedBytes = STREAM_PARTIAL_BYTES + 8 * route.experts + tables + stagedTwiceBytes(router.cols);
+  const rowBytes = 8 * route.experts + stagedTwiceBytes(router.cols);
+  const room = streamRoom(ctx.device, [router, sharedGate], rowBytes, DENSE_BLOCKS);
   const blocks = Math.min(most, tasks);
-  launch(ctx, "decode_route", blocks + 1, sharedBytes, [
+  launch(ctx, "decode_route", blocks + 1, room.sharedBytes, [
     decodeRouteStruct({ ...route, routerShift, sharedShift }),
-    { i32: tables },
+    ...roomArgs(room),
   ]);
 }
 
@@ -132,14 +133,13 @@ function gatedWork(groups: number, { units }: StreamWork, bytes: number): Stream
 
 /** Gate and up of the chosen experts. */
 export function decodeUp(ctx: CudaContext, up: DecodeUpArg): void {
-  const tables = tableBytes([up.gate]);
+  const room = streamRoom(ctx.device, [up.gate], stagedBytes(up.gate), EXPERT_BLOCKS);
   const tasks = (up.used * up.gate.rows) / 16;
   const perBlock = Math.ceil(tasks / (EXPERT_BLOCKS * ctx.device.multiprocessors));
   const blocks = Math.ceil(tasks / perBlock);
-  const sharedBytes = STREAM_PARTIAL_BYTES + tables + stagedBytes(up.gate);
-  launch(ctx, "decode_up", blocks, sharedBytes, [
+  launch(ctx, "decode_up", blocks, room.sharedBytes, [
     decodeUpStruct(up),
-    ...[{ i32: tables }, { i32: perBlock }],
+    ...[...roomArgs(room), { i32: perBlock }],
   ]);
 }
 
@@ -151,14 +151,12 @@ export function decodeDown(ctx: CudaContext, arg: Omit<DecodeDownArg, "shift" | 
   const most = EXPERT_BLOCKS * ctx.device.multiprocessors;
   const { shifts, tasks } = cutWorks(works, most);
   const [shift, sharedShift] = shifts;
-  const tables = tableBytes([down, sharedDown]);
-  const rows = stagedBytes(down, used);
-  const sharedBytes = STREAM_PARTIAL_BYTES + tables + rows + stagedBytes(sharedDown);
+  const rowBytes = stagedBytes(down, used);
+  const room = streamRoom(ctx.device, [down, sharedDown], rowBytes + stagedBytes(sharedDown), EXPERT_BLOCKS);
   const blocks = Math.min(most, tasks);
-  launch(ctx, "decode_down", blocks, sharedBytes, [
+  launch(ctx, "decode_down", blocks, room.sharedBytes, [
     decodeDownStruct({ ...arg, shift, sharedShift }),
-    { i32: tables },
-    { i32: rows },
+    ...[...roomArgs(room), { i32: rowBytes }],
   ]);
 }
 
