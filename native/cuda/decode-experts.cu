@@ -53,11 +53,10 @@ struct GatedSource {
     const int bytes = min(min(count, panels - whole) * panelBytes, kPrefetchBytes / 2);
     prefetchPart(panel, bytes, static_cast<int>(threadIdx.x) & 15, 16);
   }
-  __device__ __forceinline__ const uint8_t* address(const PanelPlace& place, int unit) const {
-    return place.panel + unit * unitBytesOf(type);
-  }
-  __device__ __forceinline__ void input(const PanelPlace& place, int unit, int& first, float& times) const {
-    first = place.first + unit << unitShiftOf(type);
+  __device__ __forceinline__ const uint8_t* address(const PanelPlace& place) const { return place.from; }
+  __device__ __forceinline__ void next(PanelPlace& place) const { nextUnit(place, type); }
+  __device__ __forceinline__ void input(const PanelPlace& place, int& first, float& times) const {
+    first = place.unit << unitShiftOf(type);
     times = 1.0f;
   }
   __device__ __forceinline__ void add(const uint8_t* block, const Lane& lane, int first, float times, float (&total)[8]) const {
@@ -103,14 +102,14 @@ struct DecodeRoute {
 
 __device__ unsigned int routerArrivals;
 
-/// 256 threads, one block more than share the tasks. Shared memory as `shared` says: scores [2 * experts] and the staged row in
-/// both forms.
+/// 256 threads: `routerBlocks` blocks take the router's tasks in turn, the last block the balance, the others the shared
+/// expert's. Shared memory as `shared` says: scores [2 * experts] and the staged row in the form that needs most.
 extern "C" __global__ void __launch_bounds__(kStreamThreads, 2)
-    decode_route(const __grid_constant__ DecodeRoute r, int tableBytes, int ringStageBytes, int stages) {
+    decode_route(const __grid_constant__ DecodeRoute r, int tableBytes, int ringStageBytes, int stages, int routerBlocks) {
   const StreamRoom shared{tableBytes, ringStageBytes, stages};
   letNextStart();
-  const int grid = static_cast<int>(gridDim.x) - 1, block = static_cast<int>(blockIdx.x);
-  if (block == grid) {
+  const int block = static_cast<int>(blockIdx.x), gatedBlocks = static_cast<int>(gridDim.x) - 1 - routerBlocks;
+  if (block >= routerBlocks + gatedBlocks) {
     __shared__ JoinRoom joinRoom;
     waitForPrevious();
     balanceStreams(r.balance, joinRoom);
@@ -120,29 +119,21 @@ extern "C" __global__ void __launch_bounds__(kStreamThreads, 2)
   Ring ring(shared.ring(), barriers, shared.stageBytes, shared.stages);
   uint8_t* tables = shared.tables();
   if (shared.tableBytes > 0) SharedLattice<kStreamCopies>::fill(tables);
-  float* scores = reinterpret_cast<float*>(shared.rows());
   const int cols = r.router.cols;
-  const StagedRows rows = stagedRows(shared.rows() + 2 * r.choice.experts * 4, 1, cols, true);
+  uint8_t* room = shared.rows() + 2 * r.choice.experts * 4;
   const int pairs = (r.router.rows + 31) / 32, routerTasks = pairs << r.routerShift;
-  const float one = 1.0f;
-  bool staged = false;
-  const auto stage = [&] {
-    if (staged) return;
-    staged = true;
-    waitForPrevious();
-    stageBytes(r.quantized, rows.quants, quantizedBytes(rows.stride));
-    if (!usesInt8(r.router.type) || !usesInt8(r.sharedGate.type)) stageRow(r.x, cols, rows, false, true);
-    __syncthreads();
-  };
-  const GatedSource gated(r.sharedGate, r.sharedUp, nullptr, rows, tables, r.sharedShift);
-  // The shared expert's tasks follow the router's in turn.
-  int first = block - routerTasks;
-  const int tasks = r.sharedGate.rows / 16 << r.sharedShift;
-#pragma unroll 1
-  while (first < 0) first += grid;
-  if (isLastWarp() && first < tasks) gated.prefetch(first, first + 1);
-  if (block < routerTasks) {
+  if (block < routerBlocks) {
     const int shift = r.routerShift;
+    const bool ints = usesInt8(r.router.type);
+    const StagedRows rows = stagedRows(room, 1, cols, ints);
+    float* scores = reinterpret_cast<float*>(shared.rows());
+    const float one = 1.0f;
+    const auto stage = [&] {
+      waitForPrevious();
+      if (ints) stageBytes(r.quantized, rows.quants, quantizedBytes(rows.stride));
+      else stageRow(r.x, cols, rows, false, true);
+      __syncthreads();
+    };
     const auto finish = [&](int task, float sum) {
       const int pair = task >> shift, row = 32 * pair + static_cast<int>(threadIdx.x) % 32;
       if (!addShare(pair << shift, task - (pair << shift), 1 << shift, sum)) return;
@@ -151,19 +142,24 @@ extern "C" __global__ void __launch_bounds__(kStreamThreads, 2)
       chooseExperts(r.choice, r.logits, *r.tokenIds, r.ids, r.weights, r.flag, scores);
     };
     const PairSource<false> source(r.router, rows, tables, one, shift);
-    streamTasks(source, ring, block, routerTasks, grid, shared.sums(), stage, finish);
+    streamTasks(source, ring, block, routerTasks, routerBlocks, shared.sums(), stage, finish);
+    return;
   }
-  if (first < tasks) {
-    const int shift = r.sharedShift;
-    const auto finish = [&](int task, float sum) {
-      const int panel = task >> shift;
-      if (!addShare(routerTasks + (panel << shift), task - (panel << shift), 1 << shift, sum)) return;
-      const int width = r.sharedGate.rows;
-      finishGated(sum, r.sharedLimit, {r.sharedH, {r.sharedQuantized, width}, width}, panel);
-    };
-    streamTasks(gated, ring, first, tasks, grid, shared.sums(), stage, finish);
-  }
-  if (!staged) waitForPrevious();
+  const StagedRows rows = stagedRows(room, 1, cols, true);
+  const GatedSource gated(r.sharedGate, r.sharedUp, nullptr, rows, tables, r.sharedShift);
+  const int first = block - routerBlocks, tasks = r.sharedGate.rows / 16 << r.sharedShift;
+  if (isLastWarp()) gated.prefetch(first, first + 1);
+  const auto stage = [&] {
+    waitForPrevious();
+    stageBytes(r.quantized, rows.quants, quantizedBytes(rows.stride));
+    __syncthreads();
+  };
+  const auto finish = [&](int task, float sum) {
+    const int shift = r.sharedShift, panel = task >> shift, width = r.sharedGate.rows;
+    if (!addShare(routerTasks + (panel << shift), task - (panel << shift), 1 << shift, sum)) return;
+    finishGated(sum, r.sharedLimit, {r.sharedH, {r.sharedQuantized, width}, width}, panel);
+  };
+  streamTasks(gated, ring, first, tasks, gatedBlocks, shared.sums(), stage, finish);
 }
 
 /// The int8 form of h [used, gate.rows] of the experts ids [used]. gate.rows is a multiple of 128.
@@ -217,10 +213,10 @@ struct DecodeDown {
   int used, shift, sharedShift, padding;  // tasks per pair of panels are 2^shift
 };
 
-/// Where a task's part of the chosen experts' panels lies: units of one expert after another.
+/// The units of a task that are this warp's: of one expert after another.
 struct DownPlace {
   const uint8_t* panel;  // of expert 0
-  int first, units;
+  int slot, at, left;    // the next unit is number `at` of the expert in `slot`
 };
 
 /// Pairs of panels of all chosen experts, one after another along the columns: their sums are one sum.
@@ -236,8 +232,11 @@ struct DownSource {
   __device__ __forceinline__ DownPlace place(int task) const {
     const int pair = task >> shift, split = task - (pair << shift);
     const int panel = min(2 * pair + (static_cast<int>(threadIdx.x) >> 4 & 1), lastPanel);
-    const int all = used * (cols >> unitShiftOf(type)), first = all * split >> shift;
-    return {data + static_cast<int64_t>(panel) * panelBytes, first, (all * (split + 1) >> shift) - first};
+    const int all = used * (cols >> unitShiftOf(type));
+    const int unit = (all * split >> shift) + (static_cast<int>(threadIdx.x) >> 5);
+    DownPlace place{data + static_cast<int64_t>(panel) * panelBytes, 0, unit, unitsLeft(unit, all * (split + 1) >> shift)};
+    settle(place);
+    return place;
   }
   /// A pair of panels of every expert, by one warp: four lanes to an expert.
   __device__ __forceinline__ void prefetch(int task) const {
@@ -249,24 +248,23 @@ struct DownSource {
       prefetchPart(from, bytes, lane & 3, 4);
     }
   }
-  // The slot that unit `at` belongs to, and the unit's number within it.
-  __device__ __forceinline__ int slotOf(int& at) const {
+  // Past the end of an expert's units follow the next one's.
+  __device__ __forceinline__ void settle(DownPlace& place) const {
     const int per = cols >> unitShiftOf(type);
-    int slot = 0;
 #pragma unroll 1
-    for (; at >= per; at -= per) slot++;
-    return slot;
+    for (; place.at >= per; place.at -= per) place.slot++;
   }
-  __device__ __forceinline__ const uint8_t* address(const DownPlace& place, int unit) const {
-    int at = place.first + unit;
-    const int slot = slotOf(at);
-    return place.panel + experts[slot] * sliceBytes + at * unitBytesOf(type);
+  __device__ __forceinline__ void next(DownPlace& place) const {
+    place.at += kStreamWarps;
+    place.left--;
+    settle(place);
   }
-  __device__ __forceinline__ void input(const DownPlace& place, int unit, int& first, float& times) const {
-    int at = place.first + unit;
-    const int slot = slotOf(at);
-    first = slot * rows.stride + (at << unitShiftOf(type));
-    times = weights[slot];
+  __device__ __forceinline__ const uint8_t* address(const DownPlace& place) const {
+    return place.panel + experts[place.slot] * sliceBytes + place.at * unitBytesOf(type);
+  }
+  __device__ __forceinline__ void input(const DownPlace& place, int& first, float& times) const {
+    first = place.slot * rows.stride + (place.at << unitShiftOf(type));
+    times = weights[place.slot];
   }
   __device__ __forceinline__ void add(const uint8_t* block, const Lane& lane, int first, float times, float (&total)[8]) const {
     addIntUnit(type, block, lane, rows, first, times, tables, total);

@@ -74,7 +74,7 @@ __device__ __forceinline__ void writePartial(const HyperTail& tail, int pair, co
   const int lane = static_cast<int>(threadIdx.x) & 31;
   const int col = min(32 * pair + lane, tail.hidden - 1);
   float values[32] = {};
-#pragma unroll 1
+#pragma unroll 2
   for (int k = 0; k < kHyperStreams; k++) {
     const int at = k * tail.hidden + col;
     const float value = k == 0 ? streams[0] : k == 1 ? streams[1] : k == 2 ? streams[2] : streams[3];
@@ -107,11 +107,16 @@ __device__ __noinline__ void finishBlock(const HyperTail& tail, int pair, float 
   float before[kHyperStreams], after[kHyperStreams];
 #pragma unroll
   for (int k = 0; k < kHyperStreams; k++) before[k] = inside ? __ldcg(tail.streams + k * tail.hidden + col) : 0.0f;
+  const float4 post = __ldcg(reinterpret_cast<const float4*>(tail.post));
+  float4 comb[kHyperStreams];  // [from], to the four streams
+#pragma unroll
+  for (int j = 0; j < kHyperStreams; j++) comb[j] = __ldcg(reinterpret_cast<const float4*>(tail.comb) + j);
+  const auto part = [](const float4& of, int k) { return k == 0 ? of.x : k == 1 ? of.y : k == 2 ? of.z : of.w; };
 #pragma unroll
   for (int k = 0; k < kHyperStreams; k++) {
-    float sum = __ldcg(tail.post + k) * output;
+    float sum = part(post, k) * output;
 #pragma unroll
-    for (int j = 0; j < kHyperStreams; j++) sum += before[j] * __ldcg(tail.comb + j * kHyperStreams + k);
+    for (int j = 0; j < kHyperStreams; j++) sum += before[j] * part(comb[j], k);
     after[k] = inside ? sum : 0.0f;
     if (inside) tail.streams[k * tail.hidden + col] = sum;
   }

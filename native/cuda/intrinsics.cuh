@@ -97,9 +97,11 @@ __device__ __forceinline__ float halfBits(uint32_t bits) {
   return __half2float(__ushort_as_half(static_cast<unsigned short>(bits)));
 }
 
-/// Four bytes of the eight of (low, high), chosen by the low nibbles of `selector`.
+/// Four bytes of the eight of (low, high), chosen by the low four nibbles of `selector`, each below 8.
 __device__ __forceinline__ uint32_t pickBytes(uint32_t low, uint32_t high, uint32_t selector) {
-  return __byte_perm(low, high, selector);
+  uint32_t picked;  // __byte_perm would mask the nibbles first
+  asm("prmt.b32 %0, %1, %2, %3;" : "=r"(picked) : "r"(low), "r"(high), "r"(selector));
+  return picked;
 }
 
 /// The kernel's dynamic shared memory.

@@ -38,7 +38,8 @@ constexpr uint32_t kLatticePlus = 0x002b1908, kLatticeMinus = 0x00d5e7f8;
 template <int Copies>
 struct SharedLattice {
   static constexpr int kBytes = Copies * (256 + 128) * 4;
-  const uint32_t* words;  // of this lane
+  const uint8_t* tables;
+  uint32_t own;  // offset of this lane in a row
 
   /// Fills `shared` by the whole block, of whole warps; a barrier must follow.
   static __device__ __forceinline__ void fill(uint8_t* shared) {
@@ -56,17 +57,16 @@ struct SharedLattice {
     }
   }
   __device__ __forceinline__ explicit SharedLattice(const uint8_t* shared)
-      : words(reinterpret_cast<const uint32_t*>(shared) + (threadIdx.x & (Copies - 1))) {}
+      : tables(shared), own((threadIdx.x & (Copies - 1)) * 4) {}
   /// Of the 8-bit grid index `pair` of four in a word and the 7-bit sign index `pair` of four. Rotating brings an index to
   /// where it is the offset of its row already.
   __device__ __forceinline__ uint32_t selectorAt(uint32_t grids, uint32_t signs, int pair) const {
     constexpr int kShift = Copies == 32 ? 7 : Copies == 16 ? 6 : Copies == 8 ? 5 : 4;
     static_assert(Copies << 2 == 1 << kShift, "a row of the tables is a power of two");
-    const uint32_t grid = __funnelshift_l(grids, grids, (kShift - 8 * pair) & 31) & 255u << kShift;
-    const uint32_t sign = __funnelshift_l(signs, signs, (kShift - 7 * pair) & 31) & 127u << kShift;
-    const char* base = reinterpret_cast<const char*>(words);
-    return *reinterpret_cast<const uint32_t*>(base + grid) |
-           *reinterpret_cast<const uint32_t*>(base + (256 << kShift) + sign);
+    const uint32_t grid = (__funnelshift_l(grids, grids, (kShift - 8 * pair) & 31) & 255u << kShift) | own;
+    const uint32_t sign = (__funnelshift_l(signs, signs, (kShift - 7 * pair) & 31) & 127u << kShift) | own;
+    return *reinterpret_cast<const uint32_t*>(tables + grid) |
+           *reinterpret_cast<const uint32_t*>(tables + (256 << kShift) + sign);
   }
 };
 

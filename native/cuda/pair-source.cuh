@@ -4,16 +4,22 @@
 
 namespace ds4::cuda {
 
-/// Where a task's part of two panels lies.
+/// The units of a task that are this warp's: the next one, and how many there are.
 struct PanelPlace {
-  const uint8_t* panel;  // of this lane, its first unit
-  int first, units;      // its first unit's number, its units
+  const uint8_t* from;  // in this lane's panel
+  int unit, left;
 };
 
 /// Part `split` of 2^shift of a panel of `all` units.
 __device__ __forceinline__ PanelPlace panelPart(const uint8_t* panel, int all, int split, int shift, int unitBytes) {
-  const int first = all * split >> shift;
-  return {panel + first * unitBytes, first, (all * (split + 1) >> shift) - first};
+  const int unit = (all * split >> shift) + (static_cast<int>(threadIdx.x) >> 5);
+  return {panel + unit * unitBytes, unit, unitsLeft(unit, all * (split + 1) >> shift)};
+}
+
+__device__ __forceinline__ void nextUnit(PanelPlace& place, int type) {
+  place.from += kStreamWarps * unitBytesOf(type);
+  place.unit += kStreamWarps;
+  place.left--;
 }
 
 /// Row 0 of `rows` times a matrix, times factor (read when it is used: it may be known only after the wait).
@@ -43,11 +49,10 @@ struct PairSource {
     const int bytes = static_cast<int>(min(static_cast<int64_t>(to - from) * panelBytes, static_cast<int64_t>(kPrefetchBytes)));
     prefetchPart(data + static_cast<int64_t>(from) * panelBytes, bytes, static_cast<int>(threadIdx.x) & 31, 32);
   }
-  __device__ __forceinline__ const uint8_t* address(const PanelPlace& place, int unit) const {
-    return place.panel + unit * unitBytesOf(type);
-  }
-  __device__ __forceinline__ void input(const PanelPlace& place, int unit, int& first, float& times) const {
-    first = place.first + unit << unitShiftOf(type);
+  __device__ __forceinline__ const uint8_t* address(const PanelPlace& place) const { return place.from; }
+  __device__ __forceinline__ void next(PanelPlace& place) const { nextUnit(place, type); }
+  __device__ __forceinline__ void input(const PanelPlace& place, int& first, float& times) const {
+    first = place.unit << unitShiftOf(type);
     times = factor;
   }
   __device__ __forceinline__ void add(const uint8_t* block, const Lane& lane, int first, float times, float (&total)[8]) const {

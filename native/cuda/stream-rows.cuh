@@ -118,11 +118,16 @@ __device__ __forceinline__ void prefetchPart(const uint8_t* from, int bytes, int
   if (at < bytes) prefetchToL2(from + at, min(each, bytes - at) & ~15);
 }
 
+/// Units of a warp from `unit` on, before `end`.
+__device__ __forceinline__ int unitsLeft(int unit, int end) { return max(end - unit + kStreamWarps - 1, 0) / kStreamWarps; }
+
 /// Tasks first, first + step, ... below end. `source` says what a task is:
-///   type                     of its weights
-///   Place place(task)        where its panels lie, for this lane; place.units: its units, shared by all warps
-///   address(place, unit)     of this lane's panel
-///   input(place, unit, first, factor)   what the unit is multiplied by: a place in source.rows, and a factor
+///   type                           of its weights
+///   Place place(task)              the first of the units that are this warp's; place.left: how many
+///   next(place)                    the next one
+///   address(place)                 where it lies, in this lane's panel
+///   input(place, first, factor)    what it is multiplied by: a place in staged rows, and a factor
+///   add(stage, lane, first, factor, total)   multiplies it
 /// begin() runs once all warps have started to read, before inputs are touched; it ends with a barrier. finish(task, sum) runs
 /// in one warp, lane i with the sum of row i, while the others go on. Returns with nothing outstanding and all warps together.
 template <class Source, class Begin, class Finish>
@@ -134,43 +139,42 @@ __device__ __forceinline__ void streamTasks(const Source& source, Ring& ring, in
   }
   const Lane lane = ownLane();
   const int bytes = unitBytesOf(source.type);
-  // What is filled next; the ring may be full of it.
-  int aheadTask = first, aheadUnit = lane.warp, filled = 0;
-  auto aheadPlace = source.place(first);
+  // What is filled next; the ring may be full of what comes before.
+  int aheadTask = first, filled = 0;
+  auto ahead = source.place(first);
+  auto place = ahead;
   bool begun = false;
   float total[8] = {};
-  int task = first, unit = lane.warp, count = 0;
-  auto place = aheadPlace;
+  int task = first, count = 0;
 #pragma unroll 1
   while (true) {
 #pragma unroll 1
     while (filled < ring.count && aheadTask < end) {
-      if (aheadUnit < aheadPlace.units) {
+      if (ahead.left > 0) {
         const int at = ring.at + filled, stage = at >= ring.count ? at - ring.count : at;
-        ring.fill(stage, source.address(aheadPlace, aheadUnit), bytes);
+        ring.fill(stage, source.address(ahead), bytes);
         filled++;
+        source.next(ahead);
       }
-      aheadUnit += kStreamWarps;
-      if (aheadUnit < aheadPlace.units) continue;
+      if (ahead.left > 0) continue;
       aheadTask += step;
-      aheadUnit = lane.warp;
-      if (aheadTask < end) aheadPlace = source.place(aheadTask);
+      if (aheadTask < end) ahead = source.place(aheadTask);
     }
     if (!begun) {
       begin();
       begun = true;
     }
-    if (unit < place.units) {
+    if (place.left > 0) {
       const uint8_t* block = ring.take() + lane.panel * bytes;
       filled--;
       int column;
       float factor;
-      source.input(place, unit, column, factor);
+      source.input(place, column, factor);
       source.add(block, lane, column, factor, total);
+      source.next(place);
       __syncwarp();
     }
-    unit += kStreamWarps;
-    if (unit < place.units) continue;
+    if (place.left > 0) continue;
     // Sums of a task go to one of eight places; the warp whose turn it is waits for the others there and finishes the task.
     // By the time a place is used again every warp has had such a turn after the one that emptied it.
     const int turn = count % kStreamWarps;
@@ -192,7 +196,6 @@ __device__ __forceinline__ void streamTasks(const Source& source, Ring& ring, in
     count++;
     task += step;
     if (task >= end) break;
-    unit = lane.warp;
     place = source.place(task);
   }
   __syncthreads();

@@ -137,12 +137,12 @@ struct IntUnit<kQ2K> {
   __device__ __forceinline__ void bytes(int s, const Lane& lane, const Lattice&, uint32_t (&lowBytes)[4],
                                         uint32_t (&highBytes)[4]) const {
     const int shift = 4 * (lane.pair & 1), byte = lane.pair >> 1;
+    const uint32_t factors[2] = {scale[s].x & 0x0f0f0f0fu, scale[s].y & 0x0f0f0f0fu};
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-      const uint32_t factor = pickBytes(i < 2 ? scale[s].x : scale[s].y, 0, 0x4440 | (2 * (i & 1) + byte)) & 15;
-      const uint32_t fields = wordOf(quants[s], i) >> shift;
-      lowBytes[i] = (fields & 0x03030303u) * factor;
-      highBytes[i] = (fields >> 2 & 0x03030303u) * factor;
+      const uint32_t factor = pickBytes(factors[i >> 1], 0, 0x4440 | (2 * (i & 1) + byte));
+      lowBytes[i] = (wordOf(quants[s], i) >> shift & 0x03030303u) * factor;
+      highBytes[i] = (wordOf(quants[s], i) >> (shift + 2) & 0x03030303u) * factor;
     }
   }
   __device__ __forceinline__ void scales(int, const Lane& lane, OwnScales& own) const {

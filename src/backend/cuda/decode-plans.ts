@@ -100,11 +100,6 @@ export function stagedBytes({ type, cols }: DeviceMatrix, rows = 1): number {
   return rows * alignUp(cols, 128) * (INT8_TYPES.has(type) ? 1.375 : 4);
 }
 
-/** Bytes of `rows` staged input rows in both forms. */
-export function stagedTwiceBytes(cols: number, rows = 1): number {
-  return rows * alignUp(cols, 128) * 5.375;
-}
-
 /** Work that is cut into tasks: `groups` times `units` runs of columns. */
 export interface StreamWork {
   groups: number;

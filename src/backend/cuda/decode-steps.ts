@@ -9,7 +9,6 @@ import {
   type StreamRoom,
   type StreamWork,
   stagedBytes,
-  stagedTwiceBytes,
   streamRoom,
 } from "./decode-plans.ts";
 import {
@@ -34,6 +33,8 @@ import type { KernelArg } from "./kernel-args.ts";
 
 /** Blocks per multiprocessor: one leaves room for the next kernel to start beside it. */
 const DENSE_BLOCKS = 1;
+/** The router's blocks stand beside the shared expert's. */
+const ROUTE_BLOCKS = 2;
 /** Narrow types keep fewer bytes in flight per block. */
 const EXPERT_BLOCKS = 2;
 
@@ -114,16 +115,16 @@ export function decodeRoute(
     pairWork(sharedGate),
     sharedGate.sliceBytes + sharedUp.sliceBytes,
   );
-  const works = [pairWork(router), gated];
-  const most = DENSE_BLOCKS * ctx.device.multiprocessors;
-  const { shifts, tasks } = cutWorks(works, most);
-  const [routerShift, sharedShift] = shifts;
-  const rowBytes = 8 * route.experts + stagedTwiceBytes(router.cols);
-  const room = streamRoom(ctx.device, [router, sharedGate], rowBytes, DENSE_BLOCKS);
-  const blocks = Math.min(most, tasks);
-  launch(ctx, "decode_route", blocks + 1, room.sharedBytes, [
-    decodeRouteStruct({ ...route, routerShift, sharedShift }),
-    ...roomArgs(room),
+  const { multiprocessors } = ctx.device;
+  const [routerCut, gatedCut] = [
+    cutWorks([pairWork(router)], Math.ceil(multiprocessors / 2)),
+    cutWorks([gated], multiprocessors),
+  ];
+  const rowBytes = 8 * route.experts + Math.max(stagedBytes(router), stagedBytes(sharedGate));
+  const room = streamRoom(ctx.device, [router, sharedGate], rowBytes, ROUTE_BLOCKS);
+  launch(ctx, "decode_route", routerCut.blocks + gatedCut.blocks + 1, room.sharedBytes, [
+    decodeRouteStruct({ ...route, routerShift: routerCut.shifts[0], sharedShift: gatedCut.shifts[0] }),
+    ...[...roomArgs(room), { i32: routerCut.blocks }],
   ]);
 }
 
