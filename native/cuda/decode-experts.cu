@@ -24,13 +24,12 @@ struct GatedSource {
   int panelBytes, panels, cols, type;
   const int* experts;  // in shared memory
   StagedRows rows;
-  const uint8_t* tables;
   int shift;
 
   __device__ __forceinline__ GatedSource(const Matrix& gate, const Matrix& up, const int* chosen, const StagedRows& staged,
-                                         const uint8_t* lattice, int splitShift)
+                                         int splitShift)
       : data((threadIdx.x & 16) == 0 ? gate.data : up.data), sliceBytes(gate.sliceBytes), panelBytes(gate.panelBytes),
-        panels(gate.rows / 16), cols(gate.cols), type(gate.type), experts(chosen), rows(staged), tables(lattice),
+        panels(gate.rows / 16), cols(gate.cols), type(gate.type), experts(chosen), rows(staged),
         shift(splitShift) {}
 
   __device__ __forceinline__ const uint8_t* panelAt(int& whole) const {
@@ -60,7 +59,7 @@ struct GatedSource {
     times = 1.0f;
   }
   __device__ __forceinline__ void add(const uint8_t* block, const Lane& lane, int first, float times, float (&total)[8]) const {
-    addIntUnit(type, block, lane, rows, first, times, tables, total);
+    addIntUnit(type, block, lane, rows, first, times, total);
   }
 };
 
@@ -117,8 +116,7 @@ extern "C" __global__ void __launch_bounds__(kStreamThreads, 2)
   }
   __shared__ uint64_t barriers[kStreamWarps][kMostStages];
   Ring ring(shared.ring(), barriers, shared.stageBytes, shared.stages);
-  uint8_t* tables = shared.tables();
-  if (shared.tableBytes > 0) SharedLattice<kStreamCopies>::fill(tables);
+  if (shared.tableBytes > 0) SharedLattice<kStreamCopies>::fill(StreamRoom::tables());
   const int cols = r.router.cols;
   uint8_t* room = shared.rows() + 2 * r.choice.experts * 4;
   const int pairs = (r.router.rows + 31) / 32, routerTasks = pairs << r.routerShift;
@@ -141,12 +139,12 @@ extern "C" __global__ void __launch_bounds__(kStreamThreads, 2)
       if (!arrivesLast(&routerArrivals, pairs)) return;
       chooseExperts(r.choice, r.logits, *r.tokenIds, r.ids, r.weights, r.flag, scores);
     };
-    const PairSource<false> source(r.router, rows, tables, one, shift);
+    const PairSource<false> source(r.router, rows, one, shift);
     streamTasks(source, ring, block, routerTasks, routerBlocks, shared.sums(), stage, finish);
     return;
   }
   const StagedRows rows = stagedRows(room, 1, cols, true);
-  const GatedSource gated(r.sharedGate, r.sharedUp, nullptr, rows, tables, r.sharedShift);
+  const GatedSource gated(r.sharedGate, r.sharedUp, nullptr, rows, r.sharedShift);
   const int first = block - routerBlocks, tasks = r.sharedGate.rows / 16 << r.sharedShift;
   if (isLastWarp()) gated.prefetch(first, first + 1);
   const auto stage = [&] {
@@ -180,8 +178,7 @@ extern "C" __global__ void __launch_bounds__(kStreamThreads, 2)
   const StreamRoom shared{tableBytes, ringStageBytes, stages};
   __shared__ uint64_t barriers[kStreamWarps][kMostStages];
   Ring ring(shared.ring(), barriers, shared.stageBytes, shared.stages);
-  uint8_t* tables = shared.tables();
-  if (shared.tableBytes > 0) SharedLattice<kStreamCopies>::fill(tables);
+  if (shared.tableBytes > 0) SharedLattice<kStreamCopies>::fill(StreamRoom::tables());
   const StagedRows rows = stagedRows(shared.rows(), 1, u.gate.cols, true);
   // Which experts: from the kernel before. The next kernel may read them before it waits: it starts after this wait.
   waitForPrevious();
@@ -190,7 +187,7 @@ extern "C" __global__ void __launch_bounds__(kStreamThreads, 2)
   if (static_cast<int>(threadIdx.x) < u.used) experts[threadIdx.x] = __ldcg(u.ids + threadIdx.x);
   __syncthreads();
   const int first = static_cast<int>(blockIdx.x) * perBlock, end = min(first + perBlock, u.used * (u.gate.rows / 16));
-  const GatedSource source(u.gate, u.up, experts, rows, tables, 0);
+  const GatedSource source(u.gate, u.up, experts, rows, 0);
   if (isLastWarp()) source.prefetch(first, end);
   const auto stage = [&] {
     stageBytes(u.quantized, rows.quants, quantizedBytes(rows.stride));
@@ -225,7 +222,6 @@ struct DownSource {
   int64_t sliceBytes;
   int panelBytes, lastPanel, cols, type, used, shift;
   StagedRows rows;
-  const uint8_t* tables;
   const int* experts;    // [used] in shared memory
   const float* weights;  // [used] in shared memory
 
@@ -267,25 +263,44 @@ struct DownSource {
     times = weights[place.slot];
   }
   __device__ __forceinline__ void add(const uint8_t* block, const Lane& lane, int first, float times, float (&total)[8]) const {
-    addIntUnit(type, block, lane, rows, first, times, tables, total);
+    addIntUnit(type, block, lane, rows, first, times, total);
   }
 };
 
-/// 256 threads; shared memory as `shared` says: the staged rows of the experts, that of the shared one.
+/// 256 threads: `expertBlocks` blocks take the chosen experts' tasks in turn, the others the shared one's. Shared memory as
+/// `shared` says: the staged rows of the one or of the others.
 extern "C" __global__ void __launch_bounds__(kStreamThreads, 2)
-    decode_down(const __grid_constant__ DecodeDown d, int tableBytes, int ringStageBytes, int stages, int expertRowBytes) {
+    decode_down(const __grid_constant__ DecodeDown d, int tableBytes, int ringStageBytes, int stages, int expertBlocks) {
   const StreamRoom shared{tableBytes, ringStageBytes, stages};
   letNextStart();
   __shared__ uint64_t barriers[kStreamWarps][kMostStages];
   Ring ring(shared.ring(), barriers, shared.stageBytes, shared.stages);
-  uint8_t* tables = shared.tables();
-  if (shared.tableBytes > 0) SharedLattice<kStreamCopies>::fill(tables);
-  const StagedRows rows = stagedRows(shared.rows(), d.used, d.down.cols, true);
-  const StagedRows sharedRows = stagedRows(shared.rows() + expertRowBytes, 1, d.sharedDown.cols, true);
-  const int grid = static_cast<int>(gridDim.x), block = static_cast<int>(blockIdx.x);
-  const int pairs = (d.down.rows + 31) / 32, shift = d.shift, sharedShift = d.sharedShift;
-  const int tasks = pairs << shift, sharedTasks = pairs << sharedShift, shares = (1 << shift) + (1 << sharedShift);
-  const float one = 1.0f;
+  const int block = static_cast<int>(blockIdx.x), pairs = (d.down.rows + 31) / 32;
+  const int shift = d.shift, sharedShift = d.sharedShift, shares = (1 << shift) + (1 << sharedShift);
+  const bool isExpert = block < expertBlocks;
+  const StagedRows rows = isExpert ? stagedRows(shared.rows(), d.used, d.down.cols, true)
+                                   : stagedRows(shared.rows(), 1, d.sharedDown.cols, true);
+  const auto stage = [&] {
+    waitForPrevious();
+    stageBytes(isExpert ? d.h : d.sharedH, rows.quants, quantizedBytes((isExpert ? d.used : 1) * rows.stride));
+    __syncthreads();
+  };
+  const auto put = [&](int pair, int share, float sum) {
+    if (addShare(pair * shares, share, shares, sum)) finishBlock(d.tail, pair, sum);
+  };
+  if (!isExpert) {
+    const float one = 1.0f;
+    const int first = block - expertBlocks, step = static_cast<int>(gridDim.x) - expertBlocks;
+    const PairSource<true> source(d.sharedDown, rows, one, sharedShift);
+    if (isLastWarp()) source.prefetch(first, first + 1);
+    prefetchColumns(d.tail, first >> sharedShift);
+    streamTasks(source, ring, first, pairs << sharedShift, step, shared.sums(), stage, [&](int task, float sum) {
+      const int pair = task >> sharedShift;
+      put(pair, (1 << shift) + task - (pair << sharedShift), sum);
+    });
+    return;
+  }
+  if (shared.tableBytes > 0) SharedLattice<kStreamCopies>::fill(StreamRoom::tables());
   // Written by the kernel before the one before: see decode_up.
   __shared__ int experts[kMostUsedExperts];
   __shared__ float weights[kMostUsedExperts];
@@ -294,39 +309,13 @@ extern "C" __global__ void __launch_bounds__(kStreamThreads, 2)
     weights[threadIdx.x] = __ldcg(d.weights + threadIdx.x);
   }
   __syncthreads();
-  bool staged = false;
-  const auto stage = [&] {
-    if (staged) return;
-    staged = true;
-    waitForPrevious();
-    stageBytes(d.h, rows.quants, quantizedBytes(d.used * rows.stride));
-    stageBytes(d.sharedH, sharedRows.quants, quantizedBytes(sharedRows.stride));
-    __syncthreads();
-  };
-  const auto put = [&](int pair, int share, float sum) {
-    if (addShare(pair * shares, share, shares, sum)) finishBlock(d.tail, pair, sum);
-  };
   const DownSource source{d.down.data, d.down.sliceBytes, d.down.panelBytes, (d.down.rows + 15) / 16 - 1, d.down.cols,
-                          d.down.type, d.used, shift, rows, tables, experts, weights};
-  prefetchColumns(d.tail, min(block, tasks - 1) >> shift);
-  if (block < tasks) {
-    if (isLastWarp()) source.prefetch(block);
-    streamTasks(source, ring, block, tasks, grid, shared.sums(), stage, [&](int task, float sum) {
-      const int pair = task >> shift;
-      put(pair, task - (pair << shift), sum);
-    });
-  }
-  int first = block - tasks;
-#pragma unroll 1
-  while (first < 0) first += grid;
-  if (first < sharedTasks) {
-    const PairSource<true> sharedSource(d.sharedDown, sharedRows, tables, one, sharedShift);
-    streamTasks(sharedSource, ring, first, sharedTasks, grid, shared.sums(), stage, [&](int task, float sum) {
-      const int pair = task >> sharedShift;
-      put(pair, (1 << shift) + task - (pair << sharedShift), sum);
-    });
-  }
-  if (!staged) waitForPrevious();
+                          d.down.type, d.used, shift, rows, experts, weights};
+  if (isLastWarp()) source.prefetch(block);
+  streamTasks(source, ring, block, pairs << shift, expertBlocks, shared.sums(), stage, [&](int task, float sum) {
+    const int pair = task >> shift;
+    put(pair, task - (pair << shift), sum);
+  });
 }
 
 }  // namespace ds4::cuda

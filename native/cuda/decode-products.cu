@@ -67,8 +67,7 @@ extern "C" __global__ void __launch_bounds__(kStreamThreads, 2)
   }
   __shared__ uint64_t barriers[kStreamWarps][kMostStages];
   Ring ring(shared.ring(), barriers, shared.stageBytes, shared.stages);
-  uint8_t* tables = shared.tables();
-  if (shared.tableBytes > 0) SharedLattice<kStreamCopies>::fill(tables);
+  if (shared.tableBytes > 0) SharedLattice<kStreamCopies>::fill(StreamRoom::tables());
   const int begin = perBlock * block, end = begin + perBlock;
   bool waited = false;
   float factor = 1.0f;
@@ -104,7 +103,7 @@ extern "C" __global__ void __launch_bounds__(kStreamThreads, 2)
       if (p.tail.streams != nullptr) finishBlock(p.tail, pair, sum);
       else finishProduct(product, pair, sum);
     };
-    const PairSource<false> source(matrix, rows, tables, factor, shift);
+    const PairSource<false> source(matrix, rows, factor, shift);
     if (isLastWarp()) source.prefetch(first, last);
     if (p.tail.streams != nullptr) prefetchColumns(p.tail, first >> shift);
     streamTasks(source, ring, first, last, 1, shared.sums(), stage, finish);

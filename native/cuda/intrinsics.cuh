@@ -104,6 +104,12 @@ __device__ __forceinline__ uint32_t pickBytes(uint32_t low, uint32_t high, uint3
   return picked;
 }
 
+/// The same number, of which the compiler no longer knows how it came about.
+__device__ __forceinline__ uint32_t opaque(uint32_t value) {
+  asm("" : "+r"(value));
+  return value;
+}
+
 /// The kernel's dynamic shared memory.
 __device__ __forceinline__ uint8_t* dynamicShared() {
   extern __shared__ uint4 ds4DynamicShared[];

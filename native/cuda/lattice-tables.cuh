@@ -57,7 +57,7 @@ struct SharedLattice {
     }
   }
   __device__ __forceinline__ explicit SharedLattice(const uint8_t* shared)
-      : tables(shared), own((threadIdx.x & (Copies - 1)) * 4) {}
+      : tables(shared), own(opaque((threadIdx.x & (Copies - 1)) * 4)) {}
   /// Of the 8-bit grid index `pair` of four in a word and the 7-bit sign index `pair` of four. Rotating brings an index to
   /// where it is the offset of its row already.
   __device__ __forceinline__ uint32_t selectorAt(uint32_t grids, uint32_t signs, int pair) const {

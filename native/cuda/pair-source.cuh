@@ -28,14 +28,13 @@ struct PairSource {
   const uint8_t* data;
   int panelBytes, lastPanel, cols, type;
   StagedRows rows;
-  const uint8_t* tables;
   const float& factor;
   int shift;
 
-  __device__ __forceinline__ PairSource(const Matrix& matrix, const StagedRows& staged, const uint8_t* lattice,
-                                        const float& times, int splitShift)
+  __device__ __forceinline__ PairSource(const Matrix& matrix, const StagedRows& staged, const float& times,
+                                        int splitShift)
       : data(matrix.data), panelBytes(matrix.panelBytes), lastPanel((matrix.rows + 15) / 16 - 1), cols(matrix.cols),
-        type(matrix.type), rows(staged), tables(lattice), factor(times), shift(splitShift) {}
+        type(matrix.type), rows(staged), factor(times), shift(splitShift) {}
 
   __device__ __forceinline__ PanelPlace place(int task) const {
     const int pair = task >> shift;
@@ -56,8 +55,8 @@ struct PairSource {
     times = factor;
   }
   __device__ __forceinline__ void add(const uint8_t* block, const Lane& lane, int first, float times, float (&total)[8]) const {
-    if (kIntsOnly) addIntUnit(type, block, lane, rows, first, times, tables, total);
-    else addUnit(type, block, lane, rows, first, times, tables, total);
+    if (kIntsOnly) addIntUnit(type, block, lane, rows, first, times, total);
+    else addUnit(type, block, lane, rows, first, times, total);
   }
 };
 

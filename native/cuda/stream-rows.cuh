@@ -25,24 +25,25 @@ constexpr int kPrefetchBytes = 160 * 1024;
 /// Sums of eight tasks by all warps.
 constexpr int kStreamPartialBytes = kStreamWarps * kStreamWarps * 32 * 4;
 
-/// Where the dynamic shared memory of a launch goes: sums, stages, tables of IQ2_XXS, rows. Mirrored by decode-plans.ts.
+/// Where the dynamic shared memory of a launch goes: tables of IQ2_XXS (first: their addresses are constants), sums, stages,
+/// rows. Mirrored by decode-plans.ts.
 struct StreamRoom {
   int tableBytes, stageBytes, stages;
 
-  __device__ __forceinline__ float* sums() const { return reinterpret_cast<float*>(dynamicShared()); }
-  __device__ __forceinline__ uint8_t* ring() const { return dynamicShared() + kStreamPartialBytes; }
-  __device__ __forceinline__ uint8_t* tables() const { return ring() + kStreamWarps * stages * stageBytes; }
-  __device__ __forceinline__ uint8_t* rows() const { return tables() + tableBytes; }
+  static __device__ __forceinline__ uint8_t* tables() { return dynamicShared(); }
+  __device__ __forceinline__ float* sums() const { return reinterpret_cast<float*>(tables() + tableBytes); }
+  __device__ __forceinline__ uint8_t* ring() const { return tables() + tableBytes + kStreamPartialBytes; }
+  __device__ __forceinline__ uint8_t* rows() const { return ring() + kStreamWarps * stages * stageBytes; }
 };
 
 /// total[i] += products of a unit's 128 columns with a staged row, times factor; first: of the row's columns.
 template <int Type>
 __device__ __forceinline__ void addInts(const uint8_t* block, int half, const Lane& lane, const StagedRows& x, int first,
-                                        float factor, const uint8_t* tables, float (&total)[8]) {
+                                        float factor, float (&total)[8]) {
   using Unit = IntUnit<Type>;
   Unit weights;
   weights.load(block, half, lane);
-  const SharedLattice<kStreamCopies> lattice(tables);
+  const SharedLattice<kStreamCopies> lattice(StreamRoom::tables());
   uint32_t dots[4][4];  // [row][run]
 #pragma unroll
   for (int s = 0; s < 4; s++) {
@@ -65,9 +66,9 @@ __device__ __forceinline__ void addInts(const uint8_t* block, int half, const La
   }
   OwnScales own;
   weights.scales(half, lane, own);
-  const float scale = factor * x.scales[first / 32 + lane.pair];
+  const float scale = Unit::kFactor * factor * x.scales[(first >> 5) + lane.pair];
   float2 sums = make_float2(0, 0);
-  if (Unit::kMins) sums = *reinterpret_cast<const float2*>(x.sums + first / 16 + 2 * lane.pair);
+  if (Unit::kMins) sums = *reinterpret_cast<const float2*>(x.sums + (first >> 4) + 2 * lane.pair);
 #pragma unroll
   for (int i = 0; i < 4; i++) {
     total[i] += static_cast<float>(static_cast<int>(pickRun(dots[i], lane.pair))) * (own.scale[i] * scale);
@@ -203,29 +204,29 @@ __device__ __forceinline__ void streamTasks(const Source& source, Ring& ring, in
 
 /// Multiplies a unit of one of the int8 types: 128 or 256 columns.
 __device__ __forceinline__ void addIntUnit(int type, const uint8_t* block, const Lane& lane, const StagedRows& x, int first,
-                                           float factor, const uint8_t* tables, float (&total)[8]) {
+                                           float factor, float (&total)[8]) {
   if (type == kQ80) {
-    addInts<kQ80>(block, 0, lane, x, first, factor, tables, total);
+    addInts<kQ80>(block, 0, lane, x, first, factor, total);
     return;
   }
 #pragma unroll 1
   for (int half = 0; half < 2; half++) {
     switch (type) {
-      case kQ4K: addInts<kQ4K>(block, half, lane, x, first + 128 * half, factor, tables, total); break;
-      case kQ2K: addInts<kQ2K>(block, half, lane, x, first + 128 * half, factor, tables, total); break;
-      default: addInts<kIq2Xxs>(block, half, lane, x, first + 128 * half, factor, tables, total); break;
+      case kQ4K: addInts<kQ4K>(block, half, lane, x, first + 128 * half, factor, total); break;
+      case kQ2K: addInts<kQ2K>(block, half, lane, x, first + 128 * half, factor, total); break;
+      default: addInts<kIq2Xxs>(block, half, lane, x, first + 128 * half, factor, total); break;
     }
   }
 }
 
 /// The same for all types; others take the kernels of multiply-rows.cu.
 __device__ __forceinline__ void addUnit(int type, const uint8_t* block, const Lane& lane, const StagedRows& x, int first,
-                                        float factor, const uint8_t* tables, float (&total)[8]) {
+                                        float factor, float (&total)[8]) {
   switch (type) {
     case kF32: addFloats<kF32>(block, lane, x, first, factor, total); break;
     case kF16: addFloats<kF16>(block, lane, x, first, factor, total); break;
     case kBf16: addFloats<kBf16>(block, lane, x, first, factor, total); break;
-    default: addIntUnit(type, block, lane, x, first, factor, tables, total); break;
+    default: addIntUnit(type, block, lane, x, first, factor, total); break;
   }
 }
 

@@ -48,6 +48,7 @@ struct IntUnit;  // kNeighbours: bytes() gives columns 8 * pair .. + 3 and + 4 .
 template <>
 struct IntUnit<kQ80> {
   static constexpr bool kMins = false, kNeighbours = false;
+  static constexpr float kFactor = 1.0f;
   uint4 low[4], high[4];
   uint2 d;
 
@@ -79,6 +80,7 @@ struct IntUnit<kQ80> {
 template <>
 struct IntUnit<kQ4K> {
   static constexpr bool kMins = true, kNeighbours = true;
+  static constexpr float kFactor = 1.0f;
   uint4 quants[4], high;
   uint32_t low;
   uint2 d, dmin;
@@ -117,6 +119,7 @@ struct IntUnit<kQ4K> {
 template <>
 struct IntUnit<kQ2K> {
   static constexpr bool kMins = true, kNeighbours = true;
+  static constexpr float kFactor = 1.0f;
   uint4 quants[4];
   uint2 scale[4], d, dmin;
 
@@ -162,6 +165,7 @@ struct IntUnit<kQ2K> {
 template <>
 struct IntUnit<kIq2Xxs> {
   static constexpr bool kMins = false, kNeighbours = true;
+  static constexpr float kFactor = 0.125f;
   uint4 grid[4], signs[4];
   uint2 d;
 
@@ -188,7 +192,7 @@ struct IntUnit<kIq2Xxs> {
 #pragma unroll
     for (int i = 0; i < 4; i++) {
       const uint32_t runs[4] = {wordOf(signs[0], i), wordOf(signs[1], i), wordOf(signs[2], i), wordOf(signs[3], i)};
-      own.scale[i] = halfOf(d, i) * 0.125f * smallFloat(pickRun(runs, lane.pair) >> 27 | 1);
+      own.scale[i] = halfOf(d, i) * smallFloat(pickRun(runs, lane.pair) >> 27 | 1);
     }
   }
 };

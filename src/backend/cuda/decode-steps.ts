@@ -148,16 +148,14 @@ export function decodeUp(ctx: CudaContext, up: DecodeUpArg): void {
 export function decodeDown(ctx: CudaContext, arg: Omit<DecodeDownArg, "shift" | "sharedShift">): void {
   const { down, sharedDown, used } = arg;
   const pair = pairWork(down);
-  const works = [{ ...pair, units: used * pair.units, bytes: used * pair.bytes }, pairWork(sharedDown)];
-  const most = EXPERT_BLOCKS * ctx.device.multiprocessors;
-  const { shifts, tasks } = cutWorks(works, most);
-  const [shift, sharedShift] = shifts;
-  const rowBytes = stagedBytes(down, used);
-  const room = streamRoom(ctx.device, [down, sharedDown], rowBytes + stagedBytes(sharedDown), EXPERT_BLOCKS);
-  const blocks = Math.min(most, tasks);
-  launch(ctx, "decode_down", blocks, room.sharedBytes, [
-    decodeDownStruct({ ...arg, shift, sharedShift }),
-    ...[...roomArgs(room), { i32: rowBytes }],
+  const experts = { ...pair, units: used * pair.units, bytes: used * pair.bytes };
+  const { multiprocessors } = ctx.device;
+  const [cut, sharedCut] = [experts, pairWork(sharedDown)].map((work) => cutWorks([work], multiprocessors));
+  const rowBytes = Math.max(stagedBytes(down, used), stagedBytes(sharedDown));
+  const room = streamRoom(ctx.device, [down, sharedDown], rowBytes, EXPERT_BLOCKS);
+  launch(ctx, "decode_down", cut.blocks + sharedCut.blocks, room.sharedBytes, [
+    decodeDownStruct({ ...arg, shift: cut.shifts[0], sharedShift: sharedCut.shifts[0] }),
+    ...[...roomArgs(room), { i32: cut.blocks }],
   ]);
 }
 
