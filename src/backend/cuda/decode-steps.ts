@@ -31,8 +31,10 @@ import {
 } from "./decode-structs.ts";
 import type { KernelArg } from "./kernel-args.ts";
 
-/** Blocks per multiprocessor: one leaves room for the next kernel to start beside it. */
-const DENSE_BLOCKS = 1;
+/** Blocks per multiprocessor of products: with two, each waits less on its own instructions. */
+const DENSE_BLOCKS = 2;
+/** Of products of many small tasks, whose sums two blocks would have to share. */
+const MIXED_BLOCKS = 1;
 /** The router's blocks stand beside the shared expert's. */
 const ROUTE_BLOCKS = 2;
 /** Narrow types keep fewer bytes in flight per block. */
@@ -87,8 +89,8 @@ function launchProducts(
   { tail = null, balance = null, norm = null }: StreamOptions,
 ): void {
   const works = products.map(({ matrix }) => pairWork(matrix));
-  const most = DENSE_BLOCKS * ctx.device.multiprocessors;
-  const { shifts, perBlock, blocks } = cutWorks(works, most);
+  const each = balance === null ? DENSE_BLOCKS : MIXED_BLOCKS;
+  const { shifts, perBlock, blocks } = cutWorks(works, each * ctx.device.multiprocessors);
   let firstShare = 0;
   const items = products.map((product, i) => {
     const item = { ...NOTHING, ...product, splitShift: shifts[i], firstShare };
@@ -97,7 +99,7 @@ function launchProducts(
   });
   const matrices = products.map(({ matrix }) => matrix);
   const rowBytes = Math.max(...matrices.map((matrix) => stagedBytes(matrix)));
-  const room = streamRoom(ctx.device, matrices, rowBytes, DENSE_BLOCKS);
+  const room = streamRoom(ctx.device, matrices, rowBytes, each);
   launch(ctx, "stream_products", blocks + (balance === null ? 0 : 1), room.sharedBytes, [
     streamProductsStruct({ items, tail, balance, norm }),
     ...[...roomArgs(room), { i32: perBlock }],
