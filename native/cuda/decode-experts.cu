@@ -103,7 +103,7 @@ __device__ unsigned int routerArrivals;
 
 /// 256 threads: `routerBlocks` blocks take the router's tasks in turn, the last block the balance, the others the shared
 /// expert's. Shared memory as `shared` says: scores [2 * experts] and the staged row in the form that needs most.
-extern "C" __global__ void __launch_bounds__(kStreamThreads, 2)
+extern "C" __global__ void __launch_bounds__(kStreamThreads, kStreamBlocks)
     decode_route(const __grid_constant__ DecodeRoute r, int tableBytes, int ringStageBytes, int stages, int routerBlocks) {
   const StreamRoom shared{tableBytes, ringStageBytes, stages};
   letNextStart();
@@ -173,7 +173,7 @@ struct DecodeUp {
 };
 
 /// 256 threads, blocks with `perBlock` tasks each; shared memory as `shared` says.
-extern "C" __global__ void __launch_bounds__(kStreamThreads, 2)
+extern "C" __global__ void __launch_bounds__(kStreamThreads, kStreamBlocks)
     decode_up(const __grid_constant__ DecodeUp u, int tableBytes, int ringStageBytes, int stages, int perBlock) {
   const StreamRoom shared{tableBytes, ringStageBytes, stages};
   __shared__ uint64_t barriers[kStreamWarps][kMostStages];
@@ -269,7 +269,7 @@ struct DownSource {
 
 /// 256 threads: `expertBlocks` blocks take the chosen experts' tasks in turn, the others the shared one's. Shared memory as
 /// `shared` says: the staged rows of the one or of the others.
-extern "C" __global__ void __launch_bounds__(kStreamThreads, 2)
+extern "C" __global__ void __launch_bounds__(kStreamThreads, kStreamBlocks)
     decode_down(const __grid_constant__ DecodeDown d, int tableBytes, int ringStageBytes, int stages, int expertBlocks) {
   const StreamRoom shared{tableBytes, ringStageBytes, stages};
   letNextStart();

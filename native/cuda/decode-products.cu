@@ -53,7 +53,7 @@ __device__ __forceinline__ void finishProduct(const StreamProduct& product, int 
 
 /// 256 threads, blocks with `perBlock` tasks each of all in turn, one more for `balance`. Shared memory as `shared` says, the
 /// staged row in the form that needs most.
-extern "C" __global__ void __launch_bounds__(kStreamThreads, 2)
+extern "C" __global__ void __launch_bounds__(kStreamThreads, kStreamBlocks)
     stream_products(const __grid_constant__ StreamProducts p, int tableBytes, int ringStageBytes, int stages, int perBlock) {
   const StreamRoom shared{tableBytes, ringStageBytes, stages};
   letNextStart();

@@ -6,6 +6,12 @@ namespace ds4::cuda {
 
 constexpr int kStreamWarps = 8;
 constexpr int kStreamThreads = 32 * kStreamWarps;
+/// Blocks that a multiprocessor's registers must hold: two where its shared memory has room for two.
+#if defined(__CUDA_ARCH__) && (__CUDA_ARCH__ == 900 || __CUDA_ARCH__ == 1000)
+constexpr int kStreamBlocks = 2;
+#else
+constexpr int kStreamBlocks = 1;
+#endif
 
 /// Input rows of one length in shared memory, padded with zeros to 128 columns: int8 form as of quantize.cu, and float32.
 struct StagedRows {

@@ -128,7 +128,7 @@ export interface StreamCut {
 export function cutWorks(works: readonly StreamWork[], mostBlocks: number): StreamCut {
   const total = works.reduce((sum, { bytes }) => sum + bytes, 0);
   let best: { cut: StreamCut; cost: number } | null = null;
-  for (const parts of [0, 1, 2, 4, 8, 16]) {
+  for (const parts of [0, 1, 2, 4, 8]) {
     const target = parts === 0 ? total : total / mostBlocks / parts;
     const shifts = works.map(({ groups, units, bytes }) => {
       const most = Math.floor(Math.log2(Math.max(1, units / STREAM_WARPS)));
