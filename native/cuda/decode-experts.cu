@@ -1,7 +1,9 @@
 // Decode of one token: router, shared expert and the chosen experts in three launches.
 //
-// Bytes moved: the packed weights once. The router's choice hides behind the shared expert's gate and up; the experts' down
-// products are summed with their weights where they are made, and what follows the block's output happens there too.
+// Bytes moved: the packed weights once. On an H200, within decode: router with shared gate and up 20 MB in 11 to 13 us (35 to 44 % of
+// copy speed), six experts' gate and up of IQ2_XXS 26 MB in 27 us (23 %, limited by instructions), down 25 MB in 22 us (26 %).
+// The router's choice hides behind the shared expert's gate and up; the experts' down products are summed with their weights
+// where they are made, and what follows the block's output happens there too.
 #include "cuda/hyper-join.cuh"
 #include "cuda/hyper-tail.cuh"
 #include "cuda/pair-source.cuh"

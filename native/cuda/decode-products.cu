@@ -1,6 +1,8 @@
 // Decode of one token: products of dense matrices with one input row each, in one launch.
 //
-// Bytes moved: the packed weights once; inputs from the second-level cache, once per block.
+// Bytes moved: the packed weights once; inputs from the second-level cache, once per block. On an H200, within decode: 36 MB of
+// Q8_0 in 16 to 20 us (43 to 52 % of copy speed, the start and the end of the launch included), the head's 563 MB in 128 to 160 us
+// (82 to 103 %).
 #include "cuda/hyper-join.cuh"
 #include "cuda/hyper-tail.cuh"
 #include "cuda/pair-source.cuh"
