@@ -1,7 +1,7 @@
 // The Vercel AI SDK against the server, over scripts, over a scripted backend and over the nano model.
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
 import { APICallError, generateText, isStepCount, Output, streamText, tool } from "ai";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 import { z } from "zod";
 import { BUNDLED_MODEL_PATH } from "../../src/api/open-model.ts";
 import { type ScriptedServer, scriptedServer } from "../fixtures/scripted-server.ts";
@@ -122,9 +122,7 @@ describe("over scripts", () => {
       ...{ maxRetries: 0, onError: () => {} },
     });
     for await (const part of stream.fullStream) if (part.type === "reasoning-delta") controller.abort();
-    for (let tries = 0; tries < 400 && server.source.running > 0; tries++)
-      await new Promise((resolve) => setTimeout(resolve, 10));
-    expect(server.source.running).toBe(0);
+    await vi.waitFor(() => expect(server.source.running).toBe(0), { timeout: 4000, interval: 10 });
     expect(server.source.cancelled).toBeGreaterThan(cancelled);
   });
 });

@@ -1,6 +1,6 @@
 // The ollama package against the server's /api routes, over scripts and over a scripted backend.
 import { type Message, Ollama } from "ollama";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 import { type ScriptedServer, scriptedServer } from "../fixtures/scripted-server.ts";
 import { AGAIN } from "../fixtures/shell-script.ts";
 import { callTokens, testHttpServer } from "../fixtures/test-server.ts";
@@ -74,9 +74,7 @@ describe("over scripts", () => {
       for await (const _ of stream) stream.abort();
     })();
     await expect(reading).rejects.toThrow();
-    for (let tries = 0; tries < 400 && server.source.running > 0; tries++)
-      await new Promise((resolve) => setTimeout(resolve, 10));
-    expect(server.source.running).toBe(0);
+    await vi.waitFor(() => expect(server.source.running).toBe(0), { timeout: 4000, interval: 10 });
   });
 });
 

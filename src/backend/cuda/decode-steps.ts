@@ -7,7 +7,6 @@ import {
   pairWork,
   STREAM_THREADS,
   type StreamRoom,
-  type StreamWork,
   stagedBytes,
   streamRoom,
 } from "./decode-plans.ts";
@@ -112,11 +111,11 @@ export function decodeRoute(
   route: Omit<DecodeRouteArg, "routerShift" | "sharedShift">,
 ): void {
   const { router, sharedGate, sharedUp } = route;
-  const gated = gatedWork(
-    sharedGate.rows / 16,
-    pairWork(sharedGate),
-    sharedGate.sliceBytes + sharedUp.sliceBytes,
-  );
+  const gated = {
+    groups: sharedGate.rows / 16,
+    units: pairWork(sharedGate).units,
+    bytes: sharedGate.sliceBytes + sharedUp.sliceBytes,
+  };
   const { multiprocessors } = ctx.device;
   const [routerCut, gatedCut] = [
     cutWorks([pairWork(router)], Math.ceil(multiprocessors / 2)),
@@ -128,10 +127,6 @@ export function decodeRoute(
     decodeRouteStruct({ ...route, routerShift: routerCut.shifts[0], sharedShift: gatedCut.shifts[0] }),
     ...[...roomArgs(room), { i32: routerCut.blocks }],
   ]);
-}
-
-function gatedWork(groups: number, { units }: StreamWork, bytes: number): StreamWork {
-  return { groups, units, bytes };
 }
 
 /** Gate and up of the chosen experts. */
