@@ -131,9 +131,8 @@ describe("streams that wait", () => {
       scripts: [{ tokens: ["</think>", "x"], prefillMs: 3000 }],
       keepAliveMs: 100,
     });
-    const started = performance.now();
     const response = await post(server, "/v1/chat/completions", { stream: true });
-    expect(performance.now() - started).toBeLessThan(2500);
+    expect(server.source.tokensMade).toBe(0);
     const { text } = await pieces(response);
     expect(text.match(/^: keep-alive$/gm)?.length).toBeGreaterThanOrEqual(3);
     const invalid = await post(server, "/v1/chat/completions", { stream: true, messages: 5 });
