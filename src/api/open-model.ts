@@ -5,7 +5,7 @@ import { basename, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { UsageError } from "../core/errors.ts";
 import type { GgufFile } from "../gguf/gguf-file.ts";
-import { openGguf } from "../gguf/open-gguf.ts";
+import { withGguf } from "../gguf/open-gguf.ts";
 import type { Checkpoint } from "../template/conversation.ts";
 import { tokenizerFromGguf } from "../tokenizer/gguf-tables.ts";
 import type { Tokenizer } from "../tokenizer/tokenizer.ts";
@@ -37,20 +37,18 @@ export function resolveModelPath(model: string | undefined): string {
 
 /** Reads header and tokenizer and closes the file again. Throws `gguf`, `io` or `tokenizer`. */
 export function openModel(path: string): OpenModel {
-  const file = openGguf(path);
-  try {
-    const tokenizer = tokenizerFromGguf(file);
-    const { sizeBytes } = file;
-    return {
-      path,
-      sizeBytes,
-      tokenizer,
-      checkpoint: checkpointOf(file, path),
-      trainedCtxTokens: trainedContext(file),
-    };
-  } finally {
-    file.close();
-  }
+  return withGguf(path, (file) => readModel(file, path));
+}
+
+/** The same of a file that was opened from `path` and stays open. Throws `gguf` or `tokenizer`. */
+export function readModel(file: GgufFile, path: string): OpenModel {
+  return {
+    path,
+    sizeBytes: file.sizeBytes,
+    tokenizer: tokenizerFromGguf(file),
+    checkpoint: checkpointOf(file, path),
+    trainedCtxTokens: trainedContext(file),
+  };
 }
 
 // The 0731 release differs from the preview in its effort texts only, and no metadata key tells them apart: the

@@ -12,15 +12,14 @@ import { MIB } from "../core/units.ts";
 import type { GgufFile } from "../gguf/gguf-file.ts";
 import { openGguf } from "../gguf/open-gguf.ts";
 import { oomScoreText, raiseOomScoreFor } from "../machine/oom-score.ts";
-import { type BoundModel, bindModel } from "../model/weights.ts";
-import { planMemory, regionBytes } from "../plan/memory-plan.ts";
+import { bindModel } from "../model/weights.ts";
+import { regionBytes } from "../plan/memory-plan.ts";
 import { tokenizerFromGguf } from "../tokenizer/gguf-tables.ts";
 import type { Tokenizer } from "../tokenizer/tokenizer.ts";
 import { fileFingerprint, machineFacts, peakRssBytes } from "./bench-facts-probe.ts";
 import { type BenchFlags, sweepSettings } from "./bench-flags.ts";
 import { writeOutcome } from "./bench-output.ts";
 import { openBackend } from "./open-backend.ts";
-import { machineForRun, type RunDemand, runOptions } from "./preflight.ts";
 import { ProgressBar } from "./progress-bar.ts";
 import { interruptible, readTextFile } from "./run-context.ts";
 import { note, type Terminal } from "./terminal.ts";
@@ -52,10 +51,7 @@ export async function benchLocally(flags: BenchFlags, terminal: Terminal, argv: 
     if (oomScore !== undefined) note(terminal, oomScoreText(oomScore));
     const opened = openBackend(file, { ...demand, backend: flags.backend }, { onProgress: bar.listener });
     backend = opened.backend;
-    facts.planBytes = plannedBytes(model, {
-      ...demand,
-      backend: backend.name as RunDemand["backend"],
-    });
+    facts.planBytes = regionBytes(opened.plan);
     bar.clear();
     for (const warning of opened.warnings) note(terminal, `warning: ${warning}`);
     describeRun(facts, file, backend, flags);
@@ -112,12 +108,6 @@ function describeRun(facts: BenchFacts, file: GgufFile, backend: Backend, flags:
   facts.modelFingerprint = fileFingerprint(file);
   facts.chunkTokens = Math.min(flags.prefillChunk ?? backend.maxBatchTokens, backend.maxBatchTokens);
   facts.weightBytesPerToken = backend.stats().weightBytesPerToken;
-}
-
-function plannedBytes(model: BoundModel, demand: RunDemand): number {
-  return regionBytes(
-    planMemory("bench", model, runOptions(model.spec, demand), machineForRun(demand.backend)),
-  );
 }
 
 // 0 where there is no native code to measure with.

@@ -9,10 +9,8 @@ import { type DownloadResult, downloadFile } from "../download/download-file.ts"
 import { type DownloadTarget, resolveTargets } from "../download/download-target.ts";
 import { PUBLISHED_MODELS } from "../download/published-files.ts";
 import type { Machine } from "../machine/machine.ts";
-import { checkFits, refusal, tightWarning } from "../plan/fit.ts";
-import { planMemory } from "../plan/memory-plan.ts";
-import { findRemedies } from "../plan/remedies.ts";
-import { alternativesTo, machineForRun, runOptions } from "./preflight.ts";
+import { tightWarning } from "../plan/fit.ts";
+import { machineForRun, planRun, refusalOf } from "./preflight.ts";
 import { ProgressBar } from "./progress-bar.ts";
 import { interruptible } from "./run-context.ts";
 import { note, processTerminal, type Terminal } from "./terminal.ts";
@@ -101,16 +99,14 @@ function describeResult(result: DownloadResult, seconds: number): string {
 function checkPlan(alias: string, flags: DownloadFlags, terminal: Terminal, machine: Machine): void {
   const name = PLANNED_AS[alias] ?? alias;
   if (!isPublishedAlias(name)) return;
-  const model = publishedModel(name);
-  const request = { name: alias, model, options: runOptions(model.spec, { backend: "cpu" }) };
-  const plan = planMemory(alias, model, request.options, machine);
-  const fit = checkFits(plan, machine);
+  const run = planRun({ name: alias, model: publishedModel(name) }, { backend: "cpu" }, machine);
+  const { plan, fit } = run;
   if (fit.verdict === "fits") return;
   if (fit.verdict === "tight") {
     note(terminal, `warning: ${tightWarning(plan, fit)}`);
     return;
   }
-  const error = refusal(plan, fit, findRemedies(request, machine, alternativesTo(model)));
+  const error = refusalOf(run);
   if (flags.force) {
     note(terminal, `warning: ${error.message.split("\n")[0]}; downloading it anyway`);
     return;

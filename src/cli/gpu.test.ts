@@ -13,6 +13,7 @@ const host: Machine = {
   pools: [{ id: "host", kind: "host", totalBytes: 2 ** 37, availableBytes: 2 ** 36, limits: [] }],
   ...{ swapTotalBytes: 0, swapFreeBytes: 0, tmpfsBytes: 0, isWsl: false, warnings: [] },
 };
+const tiny = { name: "tiny", model: bindModel(tinyModel()) };
 const gpu = { ordinal: 0, integrated: false, totalBytes: 2 ** 35, freeBytes: 2 ** 34 };
 
 let earlier: string | undefined;
@@ -48,7 +49,7 @@ test("without a GPU --cuda is refused with the reason, and auto takes something 
     message: expect.stringMatching(/^no CUDA device can be used: .+ or run with --cpu$/),
   });
   expect(() => machineWithGpu(host)).toThrow(refusal);
-  expect(chooseBackend("auto", tinyModel()).name).not.toBe("cuda");
+  expect(chooseBackend("auto", tiny).name).not.toBe("cuda");
   // Without the addon that is named first.
-  expect(() => chooseBackend("cuda", tinyModel())).toThrow(/no CUDA device|native addon/);
+  expect(() => chooseBackend("cuda", tiny)).toThrow(/no CUDA device|native addon/);
 });

@@ -4,7 +4,7 @@ import { type Command, InvalidArgumentError, Option } from "commander";
 import { isPublishedAlias, PUBLISHED_ALIASES, publishedModel } from "../convert/published-models.ts";
 import { type MemoryError, UsageError } from "../core/errors.ts";
 import type { KvType } from "../core/kv-type.ts";
-import { openGguf } from "../gguf/open-gguf.ts";
+import { withGguf } from "../gguf/open-gguf.ts";
 import { findKnownMachine, KNOWN_MACHINE_NAMES } from "../machine/known-machines.ts";
 import { type Machine, withBudget } from "../machine/machine.ts";
 import { type BoundModel, bindModel } from "../model/weights.ts";
@@ -139,12 +139,7 @@ function modelOf(path: string): BoundModel {
     const aliases = PUBLISHED_ALIASES.join(", ");
     throw new UsageError(`no such model file: ${path}; name a GGUF file or one of ${aliases}`);
   }
-  const file = openGguf(path);
-  try {
-    return bindModel(file);
-  } finally {
-    file.close();
-  }
+  return withGguf(path, (file) => bindModel(file));
 }
 
 function optionsFor(model: BoundModel, { ctx, slots, device, kvType }: PlanFlags): PlanOptions {

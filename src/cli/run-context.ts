@@ -1,9 +1,10 @@
 // What every mode of the root command shares: the model's text side, the engine, the prompt, the way requests are
 // built from flags, and interruption.
 import { readFileSync } from "node:fs";
-import { type OpenModel, openModel, resolveModelPath } from "../api/open-model.ts";
+import { type OpenModel, readModel, resolveModelPath } from "../api/open-model.ts";
 import { Ds4Error, UsageError } from "../core/errors.ts";
-import { openGguf } from "../gguf/open-gguf.ts";
+import type { GgufFile } from "../gguf/gguf-file.ts";
+import { withGguf } from "../gguf/open-gguf.ts";
 import { raiseOomScoreFor } from "../machine/oom-score.ts";
 import type { GenerateRequest, ThinkingTags } from "../session/generate.ts";
 import type { SamplingParams } from "../session/sampling-params.ts";
@@ -12,8 +13,7 @@ import type { Thinking } from "../template/conversation.ts";
 import { SPECIAL_TEXT } from "../tokenizer/tokenizer-tables.ts";
 import { backendOf } from "./backend-flags.ts";
 import { ChatPrompt } from "./chat-prompt.ts";
-import { chooseBackend } from "./open-backend.ts";
-import { preflight } from "./preflight.ts";
+import { decideRun } from "./open-backend.ts";
 import { ProgressBar } from "./progress-bar.ts";
 import { type RunFlags, samplingOf } from "./run-options.ts";
 import { loadLine } from "./summary.ts";
@@ -44,16 +44,10 @@ export function readTextFile(path: string, flag: string): string {
 }
 
 /** The engine checks again and warns; this refusal comes before the tokenizer is built and the worker started. */
-function refuseUnfit(path: string, flags: RunFlags, ctx = flags.ctx): void {
-  const file = openGguf(path);
-  try {
-    const ctxTokens = flags.perplexityFile === undefined ? ctx : (flags.pplCtx ?? ctx);
-    const { threads, kvType } = flags;
-    const demand = { threads, kvType, ctxTokens, force: flags.force === true };
-    preflight(file, { ...demand, backend: chooseBackend(backendOf(flags), file, demand).name });
-  } finally {
-    file.close();
-  }
+function refuseUnfit(file: GgufFile, flags: RunFlags, ctx = flags.ctx): void {
+  const ctxTokens = flags.perplexityFile === undefined ? ctx : (flags.pplCtx ?? ctx);
+  const { threads, kvType } = flags;
+  decideRun(file, { backend: backendOf(flags), threads, kvType, ctxTokens, force: flags.force === true });
 }
 
 /** One run of the root command. */
@@ -70,8 +64,10 @@ export class RunContext {
     this.flags = flags;
     this.terminal = terminal;
     const path = resolveModelPath(flags.model);
-    if (!flags.dumpTokens) refuseUnfit(path, flags);
-    this.model = openModel(path);
+    this.model = withGguf(path, (file) => {
+      if (!flags.dumpTokens) refuseUnfit(file, flags);
+      return readModel(file, path);
+    });
     this.bar = new ProgressBar(terminal);
     this.prompt = new ChatPrompt(this.model.tokenizer, flags.system, this.model.checkpoint);
     this.sampling = samplingOf(flags);
@@ -148,7 +144,7 @@ export class RunContext {
 
   /** Throws `memory` when the loaded model with another context would not fit. */
   checkMemory(ctxTokens: number): void {
-    refuseUnfit(this.model.path, this.flags, ctxTokens);
+    withGguf(this.model.path, (file) => refuseUnfit(file, this.flags, ctxTokens));
   }
 
   #thinkingTags(thinking: Thinking): ThinkingTags | undefined {

@@ -2,7 +2,7 @@
 // serves requests.
 import { parentPort, workerData } from "node:worker_threads";
 import { modelFingerprint } from "../gguf/fingerprint.ts";
-import { openGguf } from "../gguf/open-gguf.ts";
+import { withGguf } from "../gguf/open-gguf.ts";
 import { DEFAULT_KV_DISK_BYTES, openKvDisk } from "../scheduler/kv-disk.ts";
 import { serveScheduler } from "../scheduler/scheduler-loop.ts";
 import type { SchedulerWorkerOptions } from "../scheduler/scheduler-types.ts";
@@ -14,8 +14,6 @@ await serveScheduler(parentPort, workerData as SchedulerWorkerOptions, async (op
   const parts = openParts(options, onProgress);
   const { kvDiskFolder: folder, kvDiskBytes: limitBytes = DEFAULT_KV_DISK_BYTES } = options;
   if (folder === undefined) return parts;
-  const file = openGguf(options.modelPath);
-  const fingerprint = modelFingerprint(file);
-  file.close();
+  const fingerprint = withGguf(options.modelPath, modelFingerprint);
   return { ...parts, disk: await openKvDisk({ folder, fingerprint, limitBytes, log }) };
 });

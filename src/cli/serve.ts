@@ -1,35 +1,31 @@
 // What `ds4 serve` and `ds4-server` do: listens at once, loads the model, serves until a signal or a fault ends it.
 
 import { readFileSync } from "node:fs";
-import { setTimeout as sleep } from "node:timers/promises";
-import { type OpenModel, openModel, resolveModelPath } from "../api/open-model.ts";
+import { type OpenModel, readModel, resolveModelPath } from "../api/open-model.ts";
 import { servedModel } from "../api/served-model.ts";
-import { MemoryError, UsageError } from "../core/errors.ts";
-import { MIB } from "../core/units.ts";
-import { openGguf } from "../gguf/open-gguf.ts";
+import { UsageError } from "../core/errors.ts";
+import { withGguf } from "../gguf/open-gguf.ts";
 import { oomScoreText, raiseOomScoreFor } from "../machine/oom-score.ts";
 import { SchedulerEngine } from "../scheduler/scheduler-engine.ts";
 import { AnswerRunner } from "../server/answer-run.ts";
 import type { ServedModel } from "../server/answer-source.ts";
 import { createApp } from "../server/app.ts";
-import { type HttpServer, listen } from "../server/http-server.ts";
+import { listen } from "../server/http-server.ts";
 import { SHUTDOWN_GRACE_MS } from "../server/limits.ts";
 import { openMemoryFiles, saveWhenIdle } from "../server/memory-files.ts";
 import { ServerMetrics } from "../server/metrics.ts";
 import { ALL_ROUTES } from "../server/routes/all-routes.ts";
 import { ServerState } from "../server/server-state.ts";
 import { type PlannedMemory, plannedGauges } from "../server/source-gauges.ts";
-import type { BackendChoice } from "../session/engine-protocol.ts";
 import { backendOf } from "./backend-flags.ts";
 import { EXIT } from "./exit-codes.ts";
-import { chooseBackend } from "./open-backend.ts";
-import { defaultCheckpointBytes, plannedMemory, preflight } from "./preflight.ts";
 import { ProgressBar } from "./progress-bar.ts";
-import { apiKeysOf, DEFAULT_SLOTS, type ServeFlags } from "./serve-flags.ts";
+import { Ending, shutDown } from "./serve-ending.ts";
+import { apiKeysOf, type ServeFlags } from "./serve-flags.ts";
 import { type OpenLog, openServeLog } from "./serve-log.ts";
+import { chooseRoom, type Room } from "./serve-room.ts";
 import { note, type Terminal } from "./terminal.ts";
 
-const STOP_CHECK_MS = 100;
 const HEALTH_CHECK_MS = 500;
 /** After a fatal fault, the time in which health checks and running clients can still see it. */
 const FAULT_GRACE_MS = 1000;
@@ -39,8 +35,10 @@ export async function runServe(flags: ServeFlags, terminal: Terminal): Promise<n
   const choice = backendOf(flags);
   const apiKeys = apiKeysOf(flags);
   const path = resolveModelPath(flags.model);
-  const room = chooseRoom(path, flags, choice, terminal);
-  const model = openModel(path);
+  const { room, model } = withGguf(path, (file) => {
+    const room = chooseRoom(file, flags, choice, terminal);
+    return { room, model: readModel(file, path) };
+  });
   checkCtx(flags, model);
   const log = openServeLog(terminal, flags.trace);
   const memories = openMemoryFiles(flags.kvDiskDir, log);
@@ -101,50 +99,10 @@ export async function runServe(flags: ServeFlags, terminal: Terminal): Promise<n
   }
 }
 
-interface RoomSize {
-  slots: number;
-  checkpointBytes: number;
-}
-
-interface Room extends RoomSize {
-  planned: PlannedMemory;
-}
-
-/** What was asked for, or, where nothing was, the most that fits. Throws `memory` when not even one slot does. */
-function chooseRoom(path: string, flags: ServeFlags, choice: BackendChoice, terminal: Terminal): Room {
-  const { ctx: ctxTokens, threads, kvType, checkpointMb, maxQueue } = flags;
-  const slots = flags.slots ?? DEFAULT_SLOTS;
-  const file = openGguf(path);
-  try {
-    const least = flags.slots === undefined ? { slots: 1, checkpointBytes: 0 } : { slots };
-    const backend = chooseBackend(choice, file, { threads, kvType, ctxTokens, ...least }).name;
-    const run = { backend, threads, kvType, ctxTokens, requests: slots + maxQueue };
-    const checkpointBytes =
-      checkpointMb === undefined ? defaultCheckpointBytes(file, { ...run, slots }) : checkpointMb * MIB;
-    const choices: RoomSize[] = [{ slots, checkpointBytes }];
-    if (flags.slots === undefined) choices.push({ slots: 1, checkpointBytes: 0 });
-    for (const [index, room] of choices.entries()) {
-      const isLast = index === choices.length - 1;
-      const force = isLast && flags.force === true;
-      const demand = { ...run, ...room };
-      try {
-        preflight(file, { ...demand, force });
-        if (index > 0) note(terminal, "memory is short: one slot and no checkpoints; see ds4 plan");
-        return { ...room, planned: plannedMemory(file, demand) };
-      } catch (error) {
-        if (!(error instanceof MemoryError) || isLast) throw error;
-      }
-    }
-    throw new UsageError("no room was chosen"); // the loop returns or throws at its last choice
-  } finally {
-    file.close();
-  }
-}
-
 async function openEngine(
   path: string,
   flags: ServeFlags,
-  { slots, checkpointBytes }: RoomSize,
+  { slots, checkpointBytes }: Room,
   terminal: Terminal,
   log: OpenLog,
 ) {
@@ -177,64 +135,6 @@ function withPlan(model: ServedModel, planned: PlannedMemory): ServedModel {
     ...plannedGauges(planned, process.memoryUsage.rss()),
   ];
   return { ...model, readGauges };
-}
-
-/** Lets running answers end for a while, then ends them. */
-async function shutDown(
-  state: ServerState,
-  http: HttpServer,
-  graceMs: number,
-  terminal: Terminal,
-): Promise<void> {
-  state.stop();
-  if (state.answerCount > 0)
-    note(terminal, `stopping: ${state.answerCount} answers may go on for ${graceMs / 1000} s`);
-  void http.stop();
-  const started = performance.now();
-  // Idle connections of clients stay open for their next request, so what counts is whether an answer is going on.
-  while (state.answerCount > 0 && performance.now() - started < graceMs) await sleep(STOP_CHECK_MS);
-  state.abortAll();
-  await sleep(STOP_CHECK_MS); // the last bytes are still on their way
-}
-
-/** Waits for what ends the server: a signal (a second one at once) or a fault. */
-class Ending {
-  readonly reason: Promise<"signal" | "fault">;
-  #resolve!: (reason: "signal" | "fault") => void;
-  #isStopping = false;
-  readonly #onSignal = () => {
-    if (this.#isStopping) process.exit(EXIT.interrupted);
-    this.#isStopping = true;
-    this.#resolve("signal");
-  };
-
-  constructor() {
-    this.reason = new Promise((resolve) => {
-      this.#resolve = resolve;
-    });
-    process.on("SIGINT", this.#onSignal);
-    process.on("SIGTERM", this.#onSignal);
-  }
-
-  fail(reason: string, state: ServerState, log: OpenLog): void {
-    if (state.phase === "failed") return;
-    state.fail(reason);
-    log.line(`fatal: ${reason}; the process ends, start it again`);
-    this.#resolve("fault");
-  }
-
-  /** The result, or undefined when a signal came first: loading cannot be interrupted, so the process must end. */
-  async unlessStopped<T>(work: Promise<T>): Promise<T | undefined> {
-    const stopped = this.reason.then(() => undefined);
-    const result = await Promise.race([work, stopped]);
-    if (result === undefined) process.exit(EXIT.interrupted);
-    return result;
-  }
-
-  dispose(): void {
-    process.removeListener("SIGINT", this.#onSignal);
-    process.removeListener("SIGTERM", this.#onSignal);
-  }
 }
 
 function checkCtx({ ctx }: ServeFlags, { trainedCtxTokens }: OpenModel): void {

@@ -40,6 +40,16 @@ export function openGguf(path: string): GgufFile {
   }
 }
 
+/** Opens `path` for as long as `use` takes. Throws as `openGguf` and what `use` throws. */
+export function withGguf<T>(path: string, use: (file: GgufFile) => T): T {
+  const file = openGguf(path);
+  try {
+    return use(file);
+  } finally {
+    file.close();
+  }
+}
+
 /** Takes `x-00002-of-00005.gguf` apart; null for any other name. */
 export function parseSplitName(path: string): SplitName | null {
   const match = SPLIT_NAME.exec(path);
