@@ -3,6 +3,7 @@ import { Ds4Error, MemoryError, UsageError } from "../core/errors.ts";
 import type { ModelSpec } from "../model/model-spec.ts";
 import type { Backend, BackendStats, ForwardOptions, ForwardResult, KvState, TokenRange } from "./backend.ts";
 import { checkKvCapacity, layOutRanges, type TokenBatch } from "./token-batch.ts";
+import { whileCurrent } from "./top-logits.ts";
 
 /** Most tokens of one forward call that a backend can be opened for. */
 export const MAX_BATCH_TOKENS = 8192;
@@ -19,6 +20,7 @@ export abstract class BackendBase<Kv extends KvState, Parts> implements Backend 
   readonly #states = new Set<Kv>();
   readonly #owns = (kv: KvState): kv is Kv => this.#states.has(kv as Kv);
   #parts: Parts | null;
+  #startedCalls = 0;
   #forwardCalls = 0;
   #tokens = 0;
 
@@ -41,11 +43,13 @@ export abstract class BackendBase<Kv extends KvState, Parts> implements Backend 
     const { spec, maxBatchTokens } = this;
     const batch = layOutRanges(ranges, { spec, maxBatchTokens, owns: this.#owns });
     const tokens = batch.tokens.length;
-    if (tokens === 0) return { logits: [] };
-    const logits = this.compute(parts, batch, options);
+    if (tokens === 0) return { logits: [], top: [] };
+    const call = ++this.#startedCalls;
+    const { logits, top } = this.compute(parts, batch, options);
     this.#forwardCalls++;
     this.#tokens += tokens;
-    return { logits };
+    const isCurrent = () => call === this.#startedCalls && this.#parts !== null;
+    return { logits, top: top.map((each) => each && whileCurrent(each, isCurrent)) };
   }
 
   stats(): BackendStats {
@@ -80,7 +84,7 @@ export abstract class BackendBase<Kv extends KvState, Parts> implements Backend 
   protected abstract allocateKv(parts: Parts, capacityTokens: number): Kv;
 
   /** Evaluates a batch of at least one token and appends it to its states; as in `forward`. */
-  protected abstract compute(parts: Parts, batch: TokenBatch<Kv>, options: ForwardOptions): Float32Array[];
+  protected abstract compute(parts: Parts, batch: TokenBatch<Kv>, options: ForwardOptions): ForwardResult;
 
   protected abstract heldBytes(parts: Parts): HeldBytes;
 

@@ -3,8 +3,26 @@
 import type { ModelSpec } from "../model/model-spec.ts";
 import type { KvSnapshot } from "./kv-snapshot.ts";
 
-/** Which rows of logits a range returns. */
-export type LogitsWanted = "none" | "last" | "all";
+/** Which rows of logits a range returns; "top": what sampling needs of the last one, as `TopLogits`. */
+export type LogitsWanted = "none" | "last" | "all" | "top";
+
+/** Candidates of a row of logits, unless the vocabulary is smaller. */
+export const TOP_LOGITS = 256;
+
+/** A row of logits as sampling needs it: its largest ones, their share of all, and the rest on demand. */
+export interface TopLogits {
+  /** Ids of the largest logits: descending, equal ones by id, NaN before everything. */
+  readonly ids: Int32Array;
+  /** Their logits. */
+  readonly logits: Float32Array;
+  /**
+   * ln of the sum of exp over the whole row, at most 1e-6 off; NaN where the row holds NaN or +Infinity. Throws `session`
+   * once another forward call was made.
+   */
+  logSumExp(): number;
+  /** The whole row [vocabSize], a view until the next forward call. Throws `session` from then on. */
+  row(): Float32Array;
+}
 
 /** Consecutive tokens of one sequence, appended at `kv.lengthTokens`. */
 export interface TokenRange {
@@ -36,6 +54,8 @@ export interface ForwardOptions {
 export interface ForwardResult {
   /** Per range: row-major [rows, vocabSize] with rows 0, 1 or tokens. Valid until the next forward call. */
   logits: Float32Array[];
+  /** Per range: the candidates, where they were wanted. */
+  top: (TopLogits | undefined)[];
 }
 
 /** The attention state of one sequence. Memory is allocated once, for `capacityTokens`. */

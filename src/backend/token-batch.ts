@@ -58,6 +58,11 @@ export function layOutRanges<Kv extends KvState>(
   return { tokens, positions, segments };
 }
 
+/** How many rows of logits a segment wants: its last ones. */
+export function wantedRows({ logits, count }: Pick<Segment<KvState>, "logits" | "count">): number {
+  return { none: 0, last: 1, top: 1, all: count }[logits];
+}
+
 /** Throws `session` unless 1 <= capacityTokens <= the model's context. */
 export function checkKvCapacity(spec: ModelSpec, capacityTokens: number): void {
   const limit = spec.contextTokens;

@@ -1,6 +1,7 @@
 // Log-probabilities of the RAW distribution: softmax of the logits as the model gave them, before bias,
 // penalties, temperature and filters. So they do not depend on how the token was sampled.
 import { Ds4Error } from "../core/errors.ts";
+import { sumExp } from "../core/sum-exp.ts";
 import { argmax } from "./sampler.ts";
 
 /** Most alternatives of one token; ds4 has the same limit, OpenAI's is 20. */
@@ -16,9 +17,7 @@ export interface TokenLogprob {
 /** ln of the sum of exp over the row, in float64. Throws `session` on NaN or infinite maxima. */
 export function logSumExp(logits: Float32Array): number {
   const max = logits[argmax(logits)];
-  let sum = 0;
-  for (let id = 0; id < logits.length; id++) sum += Math.exp(logits[id] - max);
-  return max + Math.log(sum);
+  return max + Math.log(sumExp(logits, max));
 }
 
 /**

@@ -7,6 +7,7 @@ import { createReferenceBackend } from "../../src/backend/reference/reference-ba
 import type { ErrorCode } from "../../src/core/errors.ts";
 import type { GgufFile } from "../../src/gguf/gguf-file.ts";
 import { type TinyModelOptions, tinyModel } from "../fixtures/tiny-model.ts";
+import { describeCandidates } from "./candidates-contract.ts";
 import {
   CAPACITY,
   expectClose,
@@ -54,6 +55,7 @@ export function describeBackendContract(
     });
     const current = () => backend;
     describeFeeding(current, tolerances);
+    describeCandidates(current, open, tolerances);
     describeReach(open, tolerances);
     describeStates(current, tolerances);
     describeRefusals(current, factory);

@@ -8,7 +8,7 @@ import { CPU_BATCH_TOKENS } from "../../plan/scratch-size.ts";
 import { weightBytesPerToken } from "../../plan/token-traffic.ts";
 import { workspaceCounts } from "../../plan/workspace-size.ts";
 import { type LoadOptions, loadWeights, type ResidentWeights } from "../../residency/load-weights.ts";
-import type { Backend, ForwardOptions } from "../backend.ts";
+import type { Backend, ForwardOptions, ForwardResult } from "../backend.ts";
 import {
   allocateArrays,
   BackendBase,
@@ -112,7 +112,7 @@ class CpuBackend extends BackendBase<CpuKv, CpuParts> {
     );
   }
 
-  protected compute(parts: CpuParts, batch: TokenBatch<CpuKv>, options: ForwardOptions): Float32Array[] {
+  protected compute(parts: CpuParts, batch: TokenBatch<CpuKv>, options: ForwardOptions): ForwardResult {
     const { kernels, workspace, weights, scratch } = parts;
     const { spec } = this;
     const tokens = batch.tokens.length;

@@ -2,6 +2,9 @@
 // the whole batch, or over one sequence where its state is involved.
 import type { ModelSpec } from "../../model/model-spec.ts";
 import { headValuesPerRow } from "../../plan/scratch-size.ts";
+import type { ForwardResult } from "../backend.ts";
+import { wantedRows } from "../token-batch.ts";
+import { resultOfRows } from "../top-logits.ts";
 import { attentionStep } from "./attention-step.ts";
 import { expertsStep } from "./experts-step.ts";
 import type { HyperWeights, LayerWeights, ModelWeights } from "./layer-weights.ts";
@@ -16,17 +19,17 @@ export interface HeadBuffers {
 }
 
 /**
- * Evaluates the batch and returns the wanted logits, one array per segment, views of `head.logits`. The KV states count
- * the tokens only at the end: a pass that throws leaves them as they were.
+ * Evaluates the batch and returns the wanted logits, views of `head.logits`. The KV states count the tokens only at the end: a pass that throws leaves them as they were.
  */
-export function forwardBatch(pass: Pass, model: ModelWeights, head: HeadBuffers): Float32Array[] {
+export function forwardBatch(pass: Pass, model: ModelWeights, head: HeadBuffers): ForwardResult {
   const { kernels, workspace, spec, scratch, batch, tokens } = pass;
   fillRopeTables(pass);
   kernels.embed(workspace, tokens, spec.hyperCount, model.embedding, batch.tokens, scratch.streams);
   for (const layer of model.layers) forwardLayer(pass, layer);
-  const logits = outputLogits(pass, model, head);
+  const result = resultOfRows(batch.segments, outputLogits(pass, model, head));
+  if (result.top.some((top) => top !== undefined && !Number.isFinite(top.logits[0]))) throw damagedLogits();
   for (const segment of batch.segments) segment.kv.advance(segment.count);
-  return logits;
+  return result;
 }
 
 function fillRopeTables({ kernels, scratch, batch, tokens, frequencies }: Pass): void {
@@ -86,7 +89,7 @@ function writeBlockOutput({ kernels, workspace, spec, scratch, tokens }: Pass): 
 function outputLogits(pass: Pass, model: ModelWeights, head: HeadBuffers): Float32Array[] {
   const { kernels, workspace, spec, scratch, batch } = pass;
   const { hyperCount: n, hiddenSize: hidden, vocabSize } = spec;
-  const counts = batch.segments.map((each) => ({ none: 0, last: 1, all: each.count })[each.logits]);
+  const counts = batch.segments.map(wantedRows);
   const rows = counts.reduce((sum, count) => sum + count, 0);
   if (rows > 0) {
     growHead(head, rows, spec);
@@ -114,7 +117,7 @@ function outputLogits(pass: Pass, model: ModelWeights, head: HeadBuffers): Float
     );
     pass.options.observeInputs?.(model.head.name, -1, head.x.subarray(0, rows * hidden), rows);
     kernels.multiply(workspace, rows, head.x, [model.head.matrix], [head.logits]);
-    if (!Number.isFinite(head.logits[0])) throw notFinite("logits are not finite numbers");
+    if (!Number.isFinite(head.logits[0])) throw damagedLogits();
   }
   let row = 0;
   return counts.map((count) => {
@@ -122,6 +125,10 @@ function outputLogits(pass: Pass, model: ModelWeights, head: HeadBuffers): Float
     row += count;
     return head.logits.subarray(from, row * vocabSize);
   });
+}
+
+function damagedLogits() {
+  return notFinite("logits are not finite numbers");
 }
 
 function growHead(head: HeadBuffers, rows: number, spec: ModelSpec): void {

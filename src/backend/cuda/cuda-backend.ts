@@ -8,7 +8,7 @@ import { type BoundModel, bindModel } from "../../model/weights.ts";
 import { CUDA_BATCH_TOKENS } from "../../plan/scratch-size.ts";
 import { weightBytesPerToken } from "../../plan/token-traffic.ts";
 import type { LoadOptions } from "../../residency/load-weights.ts";
-import type { Backend, ForwardOptions } from "../backend.ts";
+import type { Backend, ForwardOptions, ForwardResult } from "../backend.ts";
 import { BackendBase, type HeldBytes, MAX_BATCH_TOKENS, wholeOption } from "../backend-base.ts";
 import { modelWeights } from "../layer-weights.ts";
 import type { NativeAddon } from "../native.ts";
@@ -158,7 +158,7 @@ class CudaBackend extends BackendBase<CudaKv, CudaParts> {
     });
   }
 
-  protected compute(parts: CudaParts, batch: TokenBatch<CudaKv>, options: ForwardOptions): Float32Array[] {
+  protected compute(parts: CudaParts, batch: TokenBatch<CudaKv>, options: ForwardOptions): ForwardResult {
     const { device, steps, work, scratch, model, graphs, streams } = parts;
     const { spec } = this;
     const tokens = batch.tokens.length;

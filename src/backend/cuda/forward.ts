@@ -1,7 +1,9 @@
 // One forward pass on the device, in three parts: what the host knows goes up, kernels are queued, results come back.
 // Nothing in the middle part waits unless the caller wants to see intermediate results.
 import type { ModelSpec } from "../../model/model-spec.ts";
-import type { Segment } from "../token-batch.ts";
+import type { ForwardResult } from "../backend.ts";
+import { type Segment, wantedRows } from "../token-batch.ts";
+import { resultOfRows } from "../top-logits.ts";
 import { attentionStep } from "./attention-step.ts";
 import { enqueueDecode, enqueueDecodeHead } from "./decode-forward.ts";
 import type { DeviceBuffer } from "./device-memory.ts";
@@ -27,13 +29,12 @@ export interface HostLogits {
 }
 
 /**
- * Evaluates the batch and returns the wanted logits, one array per segment, views of `host.values`. The KV states count
- * the tokens only at the end: a pass that throws leaves them as they were.
+ * Evaluates the batch and returns the wanted logits, views of `host.values`. The KV states count the tokens only at the end: a pass that throws leaves them as they were.
  */
-export function forwardBatch(pass: CudaPass, model: CudaModelWeights, host: HostLogits): Float32Array[] {
+export function forwardBatch(pass: CudaPass, model: CudaModelWeights, host: HostLogits): ForwardResult {
   const { batch, buffers, ctx, graphs } = pass;
-  const counts = batch.segments.map((each) => ({ none: 0, last: 1, all: each.count })[each.logits]);
-  const wanted = batch.segments.flatMap((segment, index) => wantedRows(segment, counts[index]));
+  const counts = batch.segments.map(wantedRows);
+  const wanted = batch.segments.flatMap((segment, index) => lastRows(segment, counts[index]));
   const first = wanted.slice(0, HEAD_ROWS);
   upload(pass);
   const streamed = pass.streams && isRepeatable(pass) && pass.tokens === 1;
@@ -52,9 +53,11 @@ export function forwardBatch(pass: CudaPass, model: CudaModelWeights, host: Host
   const logits = readLogits(pass, model, host, wanted);
   const [flag] = ctx.stream.read(buffers.flag, new Int32Array(1));
   if (flag !== 0) throw notFinite(`layer ${flag - 1}: router scores are not finite numbers`);
-  if (wanted.length > 0 && !Number.isFinite(logits[0])) throw notFinite("logits are not finite numbers");
+  if (wanted.length > 0 && !Number.isFinite(logits[0])) throw damagedLogits();
+  const result = resultOfRows(batch.segments, viewsOf(logits, counts, pass.spec.vocabSize));
+  if (result.top.some((top) => top !== undefined && !Number.isFinite(top.logits[0]))) throw damagedLogits();
   for (const segment of batch.segments) segment.kv.advance(segment.count);
-  return viewsOf(logits, counts, pass.spec.vocabSize);
+  return result;
 }
 
 /** Token ids, positions, and where every sequence stands. */
@@ -141,6 +144,10 @@ function readLogits(
   return host.values;
 }
 
+function damagedLogits() {
+  return notFinite("logits are not finite numbers");
+}
+
 /** One array per segment. */
 function viewsOf(logits: Float32Array, counts: readonly number[], vocabSize: number): Float32Array[] {
   let row = 0;
@@ -152,7 +159,7 @@ function viewsOf(logits: Float32Array, counts: readonly number[], vocabSize: num
 }
 
 /** The last `count` rows of a segment. */
-function wantedRows(segment: Segment<CudaKv>, count: number): number[] {
+function lastRows(segment: Segment<CudaKv>, count: number): number[] {
   return Array.from({ length: count }, (_, i) => segment.first + segment.count - count + i);
 }
 

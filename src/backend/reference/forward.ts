@@ -4,8 +4,9 @@
 import type { ModelSpec } from "../../model/model-spec.ts";
 import { ropeFrequencies } from "../../model/rope-frequencies.ts";
 import type { BoundLayer, BoundModel } from "../../model/weights.ts";
-import type { ForwardOptions, TraceSink } from "../backend.ts";
-import type { Segment as BatchSegment, TokenBatch } from "../token-batch.ts";
+import type { ForwardOptions, ForwardResult, TraceSink } from "../backend.ts";
+import { type Segment as BatchSegment, type TokenBatch, wantedRows } from "../token-batch.ts";
+import { resultOfRows } from "../top-logits.ts";
 import { attention } from "./attention.ts";
 import { mixtureOfExperts } from "./experts.ts";
 import { outputLogits } from "./head.ts";
@@ -35,13 +36,13 @@ export interface LayerPass {
   trace: TraceSink | undefined;
 }
 
-/** Evaluates the batch, appends it to the KV states and returns the wanted logits, one array per segment. */
+/** Evaluates the batch, appends it to the KV states and returns the wanted logits. */
 export function forwardBatch(
   model: Decoded<BoundModel>,
   batch: Batch,
   rounding: Rounding,
   options: ForwardOptions,
-): Float32Array[] {
+): ForwardResult {
   const { spec } = model;
   const commits: (() => void)[] = [];
   const observe = inputObserver(options);
@@ -54,7 +55,7 @@ export function forwardBatch(
     streams = forwardLayer(pass, streams);
   }
   const logits = batch.segments.map((segment) => {
-    const rows = { none: 0, last: 1, all: segment.count }[segment.logits];
+    const rows = wantedRows(segment);
     if (rows === 0) return new Float32Array(0);
     const width = spec.hyperCount * spec.hiddenSize;
     const end = segment.first + segment.count;
@@ -62,7 +63,7 @@ export function forwardBatch(
   });
   for (const commit of commits) commit();
   for (const segment of batch.segments) segment.kv.advance(segment.count);
-  return logits;
+  return resultOfRows(batch.segments, logits);
 }
 
 /** Every stream starts as the token's embedding: [tokens, n, hidden]. */

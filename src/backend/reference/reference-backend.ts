@@ -2,7 +2,7 @@
 // decoded to float32, one file per block of the model.
 import type { GgufFile } from "../../gguf/gguf-file.ts";
 import { type BoundModel, bindModel } from "../../model/weights.ts";
-import type { Backend, ForwardOptions } from "../backend.ts";
+import type { Backend, ForwardOptions, ForwardResult } from "../backend.ts";
 import { allocateArrays, BackendBase, type HeldBytes } from "../backend-base.ts";
 import { type Batch, forwardBatch } from "./forward.ts";
 import { ReferenceKv } from "./kv-state.ts";
@@ -54,7 +54,7 @@ class ReferenceBackend extends BackendBase<ReferenceKv, Decoded<BoundModel>> {
     );
   }
 
-  protected compute(model: Decoded<BoundModel>, batch: Batch, options: ForwardOptions): Float32Array[] {
+  protected compute(model: Decoded<BoundModel>, batch: Batch, options: ForwardOptions): ForwardResult {
     return forwardBatch(model, batch, this.#rounding, options);
   }
 
