@@ -1,24 +1,20 @@
 #!/usr/bin/env node
 // The `ds4` command's entry: lists the subcommands, runs the program, sets the exit code.
-import { registerBench } from "./bench-command.ts";
-import { registerConvert } from "./convert-command.ts";
-import { registerDownload } from "./download-command.ts";
-import { registerImatrix } from "./imatrix-command.ts";
-import { registerInspect } from "./inspect.ts";
-import { registerPlan } from "./plan-command.ts";
-import { main } from "./program.ts";
-import { registerQuantize } from "./quantize-command.ts";
-import { registerServe } from "./serve-command.ts";
-import { registerSynth } from "./synth-command.ts";
+import { main, type RegisterCommand } from "./program.ts";
 
-process.exitCode = await main(process.argv.slice(2), [
-  registerInspect,
-  registerPlan,
-  registerConvert,
-  registerQuantize,
-  registerImatrix,
-  registerSynth,
-  registerBench,
-  registerServe,
-  registerDownload,
-]);
+/** One is loaded when it is named, all for the help: a server's heap keeps the size that loading the others gave it. */
+const COMMANDS: Readonly<Record<string, () => Promise<RegisterCommand>>> = {
+  inspect: async () => (await import("./inspect.ts")).registerInspect,
+  plan: async () => (await import("./plan-command.ts")).registerPlan,
+  convert: async () => (await import("./convert-command.ts")).registerConvert,
+  quantize: async () => (await import("./quantize-command.ts")).registerQuantize,
+  imatrix: async () => (await import("./imatrix-command.ts")).registerImatrix,
+  synth: async () => (await import("./synth-command.ts")).registerSynth,
+  bench: async () => (await import("./bench-command.ts")).registerBench,
+  serve: async () => (await import("./serve-command.ts")).registerServe,
+  "download-model": async () => (await import("./download-command.ts")).registerDownload,
+};
+
+const argv = process.argv.slice(2);
+const names = Object.hasOwn(COMMANDS, argv[0] ?? "") ? [argv[0]] : Object.keys(COMMANDS);
+process.exitCode = await main(argv, await Promise.all(names.map((name) => COMMANDS[name]())));

@@ -1,4 +1,5 @@
-import { spawnSync } from "node:child_process";
+import { spawn, spawnSync } from "node:child_process";
+import { fileURLToPath } from "node:url";
 import { expect, it } from "vitest";
 
 const MODULE = new URL("./steady-heap.ts", import.meta.url).href;
@@ -28,4 +29,40 @@ it("keeps the young generation small, unless Node's flags size it", () => {
   expect(youngBytes("steady")).toBeLessThanOrEqual(8 * 2 ** 20);
   expect(youngBytes("free")).toBeGreaterThanOrEqual(16 * 2 ** 20);
   expect(youngBytes("steady", "--max-semi-space-size=16")).toBeGreaterThanOrEqual(16 * 2 ** 20);
+});
+
+/** Says at its end how large the young generation got. */
+const PROBE = `data:text/javascript,${encodeURIComponent(`
+  import { getHeapSpaceStatistics } from "node:v8";
+  import { isMainThread } from "node:worker_threads";
+  if (isMainThread) process.on("exit", () => {
+    const { space_size } = getHeapSpaceStatistics().find((space) => space.space_name === "new_space");
+    console.log(space_size);
+  });
+`)}`;
+
+function startedServerBytes(...entry: string[]): Promise<number> {
+  const [file, ...args] = [...entry, "--port", "0"];
+  const path = fileURLToPath(new URL(file, import.meta.url));
+  const server = spawn(process.execPath, ["--import", PROBE, path, ...args]);
+  let [out, err] = ["", ""];
+  server.stdout.on("data", (chunk) => {
+    out += chunk;
+  });
+  server.stderr.on("data", (chunk) => {
+    err += chunk;
+    if (err.includes("ready:")) server.kill("SIGTERM");
+  });
+  return new Promise((resolve, reject) => {
+    server.on("close", (code) => (code === 0 ? resolve(Number(out)) : reject(new Error(err))));
+  });
+}
+
+it("is the same for ds4 serve and ds4-server, which load the same", async () => {
+  const [serve, server] = [
+    await startedServerBytes("ds4.ts", "serve"),
+    await startedServerBytes("ds4-server.ts"),
+  ];
+  expect(serve).toBe(server);
+  expect(serve).toBeLessThanOrEqual(8 * 2 ** 20);
 });
