@@ -108,3 +108,8 @@ export function rowBytes(type: GgmlType, rowValues: number): number {
   }
   return (rowValues / info.blockValues) * info.blockBytes;
 }
+
+/** Bytes of a whole tensor, `dims` fastest first as in a file. Throws as `rowBytes`; not a safe integer when too large. */
+export function tensorBytes(type: GgmlType, [rowValues, ...rows]: readonly number[]): number {
+  return rows.reduce((product, dim) => product * dim, rowBytes(type, rowValues));
+}

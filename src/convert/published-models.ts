@@ -1,6 +1,6 @@
 // The published ds4 files by alias: their tensor tables, without their download. The tables follow from the model's
 // shape and the recipe; a test holds them against the published ones.
-import { rowBytes } from "../blocks/ggml-types.ts";
+import { tensorBytes } from "../blocks/ggml-types.ts";
 import { alignUp } from "../core/units.ts";
 import type { TensorInfo } from "../gguf/gguf-file.ts";
 import { type BoundModel, bindTensors } from "../model/weights.ts";
@@ -33,8 +33,7 @@ export function publishedModel(alias: PublishedAlias): BoundModel {
   let offsetBytes = 0;
   const tensors = modelTensors(spec).map(({ name, dims }): TensorInfo => {
     const type = recipeType(RECIPE_OF[alias], name, spec.layerCount);
-    const rows = dims.slice(1).reduce((product, dim) => product * dim, 1);
-    const tensor = { name, type, dims, fileIndex: 0, offsetBytes, bytes: rowBytes(type, dims[0]) * rows };
+    const tensor = { name, type, dims, fileIndex: 0, offsetBytes, bytes: tensorBytes(type, dims) };
     offsetBytes = alignUp(offsetBytes + tensor.bytes, ALIGNMENT_BYTES);
     return tensor;
   });

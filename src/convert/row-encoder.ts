@@ -1,7 +1,7 @@
 // Rows of floats to blocks of a tensor type: the native quantizers where the addon is there, else the readable
 // encoders of blocks/. Both run the same search; the native one spreads rows over threads.
 import { loadNative, type NativeAddon } from "../backend/native.ts";
-import { type GgmlType, ggmlType, rowBytes } from "../blocks/ggml-types.ts";
+import { type GgmlType, ggmlType, rowBytes, tensorBytes } from "../blocks/ggml-types.ts";
 import { blockFormat } from "../blocks/registry.ts";
 import { Ds4Error } from "../core/errors.ts";
 
@@ -119,7 +119,7 @@ function checkedBytes(
     throw new Ds4Error("convert", `${where}: ${values[bad]} cannot be quantized; the checkpoint is damaged`);
   }
   if (importance !== null) checkImportance(importance, cols);
-  return rows * rowBytes(type, cols);
+  return tensorBytes(type, [cols, rows]);
 }
 
 /** A plain loop: findIndex with a callback costs as much as quantizing. */

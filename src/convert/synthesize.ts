@@ -3,7 +3,7 @@
 import { statfsSync } from "node:fs";
 import { dirname } from "node:path";
 import { setImmediate as nextTurn } from "node:timers/promises";
-import { ggmlType, rowBytes } from "../blocks/ggml-types.ts";
+import { ggmlType, rowBytes, tensorBytes } from "../blocks/ggml-types.ts";
 import { CancelledError, Ds4Error } from "../core/errors.ts";
 import type { ProgressListener } from "../core/progress.ts";
 import { Random } from "../core/random.ts";
@@ -70,9 +70,7 @@ export async function synthesize(path: string, options: SynthOptions): Promise<S
 }
 
 function checkRoom(path: string, tensors: readonly TensorDeclaration[]): void {
-  const neededBytes = tensors.reduce((total, { type, dims }) => {
-    return total + rowBytes(type, dims[0]) * dims.slice(1).reduce((product, dim) => product * dim, 1);
-  }, 0);
+  const neededBytes = tensors.reduce((total, { type, dims }) => total + tensorBytes(type, dims), 0);
   let freeBytes: number;
   try {
     const { bavail, bsize } = statfsSync(dirname(path));

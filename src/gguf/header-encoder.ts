@@ -1,5 +1,5 @@
 // Encodes a GGUF v3 header: metadata and tensor table, with offsets computed up front. Pure bytes, no I/O.
-import { type GgmlType, ggmlType, rowBytes } from "../blocks/ggml-types.ts";
+import { type GgmlType, ggmlType, tensorBytes } from "../blocks/ggml-types.ts";
 import { GgufError } from "../core/errors.ts";
 import { quotedText } from "../core/quoted-text.ts";
 import { alignUp } from "../core/units.ts";
@@ -90,8 +90,7 @@ function placeDeclarations(declarations: readonly TensorDeclaration[], alignment
         `tensor ${quotedText(name)}: expected 1 to ${MAX_DIMS} dimensions >= 1, got [${dims.join(", ")}]`,
       );
     }
-    const rows = dims.slice(1).reduce((product, dim) => product * dim, 1);
-    const bytes = rowBytes(type, dims[0]) * rows;
+    const bytes = tensorBytes(type, dims);
     if (!Number.isSafeInteger(dataBytes + bytes))
       throw new GgufError(`tensor ${quotedText(name)} is too large`);
     tensors.push({ name, type, dims, offsetBytes: dataBytes, bytes });
