@@ -1,6 +1,7 @@
 // Turns the text of a flag into a value, or says which values are accepted. The names of flags are added by the
 // argument parser.
 import { InvalidArgumentError } from "commander";
+import { UsageError } from "../core/errors.ts";
 import { MAX_SEED } from "../core/random.ts";
 import { describeRange, inRange, type ParamRange } from "../session/sampling-params.ts";
 
@@ -65,4 +66,14 @@ export function parseBytes(text: string): number {
     throw new InvalidArgumentError("Expected a size with a unit, for example 119.7GiB or 128GB.");
   }
   return bytes;
+}
+
+/** Refuses a context longer than the model's, where that is known. Throws `usage` naming the flag. */
+export function checkTrainedCtx(
+  trainedTokens: number | undefined,
+  ctxTokens: number | undefined,
+  name = "--ctx",
+): void {
+  if (ctxTokens === undefined || trainedTokens === undefined || ctxTokens <= trainedTokens) return;
+  throw new UsageError(`${name}: this model was trained for 1..${trainedTokens} tokens, got ${ctxTokens}`);
 }

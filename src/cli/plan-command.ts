@@ -14,7 +14,7 @@ import { findRemedies, type PlanRequest, type Remedy } from "../plan/remedies.ts
 import { CUDA_BATCH_TOKENS } from "../plan/scratch-size.ts";
 import { kvTypeOption } from "./backend-flags.ts";
 import { EXIT } from "./exit-codes.ts";
-import { integerIn, parseBytes } from "./flag-values.ts";
+import { checkTrainedCtx, integerIn, parseBytes } from "./flag-values.ts";
 import { sweepChart, sweepContexts, sweepText } from "./plan-sweep.ts";
 import { planJson, planText } from "./plan-text.ts";
 import { alternativesTo, machineForRun, runOptions } from "./preflight.ts";
@@ -125,10 +125,7 @@ function machineFor({ device, budget }: PlanFlags): Machine {
 /** The run to plan. Throws `usage` when there is no such file or the context is longer than the model's. */
 function requestOf(path: string, flags: PlanFlags): PlanRequest {
   const model = modelOf(path);
-  const { contextTokens } = model.spec;
-  if (flags.ctx !== undefined && flags.ctx > contextTokens) {
-    throw new UsageError(`--ctx: this model was trained for 1..${contextTokens} tokens, got ${flags.ctx}`);
-  }
+  checkTrainedCtx(model.spec.contextTokens, flags.ctx);
   return { name: path, model, options: optionsFor(model, flags) };
 }
 

@@ -13,6 +13,7 @@ import type { Thinking } from "../template/conversation.ts";
 import { SPECIAL_TEXT } from "../tokenizer/tokenizer-tables.ts";
 import { backendOf } from "./backend-flags.ts";
 import { ChatPrompt } from "./chat-prompt.ts";
+import { checkTrainedCtx } from "./flag-values.ts";
 import { decideRun } from "./open-backend.ts";
 import { ProgressBar } from "./progress-bar.ts";
 import { type RunFlags, samplingOf } from "./run-options.ts";
@@ -135,11 +136,7 @@ export class RunContext {
 
   /** Throws `usage` when the model was trained for less. */
   checkCtx(ctxTokens: number, name: string): void {
-    const { trainedCtxTokens } = this.model;
-    if (trainedCtxTokens === undefined || ctxTokens <= trainedCtxTokens) return;
-    throw new UsageError(
-      `${name}: this model was trained for 1..${trainedCtxTokens} tokens, got ${ctxTokens}`,
-    );
+    checkTrainedCtx(this.model.trainedCtxTokens, ctxTokens, name);
   }
 
   /** Throws `memory` when the loaded model with another context would not fit. */

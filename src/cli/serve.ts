@@ -1,9 +1,8 @@
 // What `ds4 serve` and `ds4-server` do: listens at once, loads the model, serves until a signal or a fault ends it.
 
 import { readFileSync } from "node:fs";
-import { type OpenModel, readModel, resolveModelPath } from "../api/open-model.ts";
+import { readModel, resolveModelPath } from "../api/open-model.ts";
 import { servedModel } from "../api/served-model.ts";
-import { UsageError } from "../core/errors.ts";
 import { withGguf } from "../gguf/open-gguf.ts";
 import { oomScoreText, raiseOomScoreFor } from "../machine/oom-score.ts";
 import { SchedulerEngine } from "../scheduler/scheduler-engine.ts";
@@ -19,6 +18,7 @@ import { ServerState } from "../server/server-state.ts";
 import { type PlannedMemory, plannedGauges } from "../server/source-gauges.ts";
 import { backendOf } from "./backend-flags.ts";
 import { EXIT } from "./exit-codes.ts";
+import { checkTrainedCtx } from "./flag-values.ts";
 import { ProgressBar } from "./progress-bar.ts";
 import { Ending, shutDown } from "./serve-ending.ts";
 import { apiKeysOf, type ServeFlags } from "./serve-flags.ts";
@@ -39,7 +39,7 @@ export async function runServe(flags: ServeFlags, terminal: Terminal): Promise<n
     const room = chooseRoom(file, flags, choice, terminal);
     return { room, model: readModel(file, path) };
   });
-  checkCtx(flags, model);
+  checkTrainedCtx(model.trainedCtxTokens, flags.ctx);
   const log = openServeLog(terminal, flags.trace);
   const memories = openMemoryFiles(flags.kvDiskDir, log);
   const state = new ServerState();
@@ -135,11 +135,6 @@ function withPlan(model: ServedModel, planned: PlannedMemory): ServedModel {
     ...plannedGauges(planned, process.memoryUsage.rss()),
   ];
   return { ...model, readGauges };
-}
-
-function checkCtx({ ctx }: ServeFlags, { trainedCtxTokens }: OpenModel): void {
-  if (ctx === undefined || trainedCtxTokens === undefined || ctx <= trainedCtxTokens) return;
-  throw new UsageError(`--ctx: this model was trained for 1..${trainedCtxTokens} tokens, got ${ctx}`);
 }
 
 function isLoopback(host: string): boolean {
