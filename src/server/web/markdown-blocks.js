@@ -1,4 +1,5 @@
 // Markdown as blocks: plain data, no DOM. What models write: headings, lists, code, tables, quotes, rules, paragraphs.
+import { isTable, tableBlock } from "./markdown-table.js";
 
 /**
  * @typedef {{ kind: "paragraph", text: string }
@@ -6,7 +7,7 @@
  *   | { kind: "code", language: string, text: string, isOpen: boolean }
  *   | { kind: "list", isOrdered: boolean, start: number, items: Block[][] }
  *   | { kind: "quote", blocks: Block[] }
- *   | { kind: "table", align: string[], head: string[], rows: string[][] }
+ *   | import("./markdown-table.js").TableBlock
  *   | { kind: "rule" }} Block
  */
 
@@ -15,7 +16,6 @@ const HEADING = /^ {0,3}(#{1,6})[ \t]+(.*?)[ \t]*#*$/;
 const RULE = /^ {0,3}([-*_])[ \t]*(?:\1[ \t]*){2,}$/;
 const ITEM = /^( {0,3})([-*+]|\d{1,9}[.)])([ \t]+|$)(.*)$/;
 const QUOTE = /^ {0,3}> ?(.*)$/;
-const TABLE_RULE = /^ {0,3}\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*$/;
 /** Deeper quotes and lists are shown as text: nesting comes from the model, the stack is ours. */
 const MAX_DEPTH = 12;
 
@@ -125,16 +125,6 @@ function startsBlock(lines, at) {
 
 /**
  * @param {string[]} lines
- * @param {number} at
- */
-function isTable(lines, at) {
-  const rule = lines[at + 1];
-  if (rule === undefined || !lines[at].includes("|") || !TABLE_RULE.test(rule)) return false;
-  return cells(lines[at]).length === cells(rule).length;
-}
-
-/**
- * @param {string[]} lines
  * @param {number} from
  * @param {(line: string, index: number) => boolean} isWanted
  */
@@ -205,48 +195,4 @@ function listBlock(lines, first, depth) {
     start: Number.parseInt(first[2], 10) || 1,
     items: items.map((item) => parseBlocks(item.join("\n"), depth + 1)),
   };
-}
-
-/**
- * @param {string[]} lines
- * @returns {Block}
- */
-function tableBlock(lines) {
-  const head = cells(lines[0]);
-  const align = cells(lines[1]).map((rule) => {
-    if (/^:-+:$/.test(rule)) return "center";
-    return rule.endsWith(":") ? "right" : "left";
-  });
-  const rows = lines.slice(2).map((line) => {
-    const row = cells(line).slice(0, head.length);
-    return [...row, ...new Array(head.length - row.length).fill("")];
-  });
-  return { kind: "table", align, head, rows };
-}
-
-/**
- * A table's line in cells; `\|` and bars in code do not part them.
- * @param {string} line
- */
-function cells(line) {
-  const text = line
-    .trim()
-    .replace(/^\|/, "")
-    .replace(/(?<!\\)\|$/, "");
-  /** @type {string[]} */
-  const out = [];
-  let cell = "";
-  let isCode = false;
-  for (let at = 0; at < text.length; at++) {
-    const char = text[at];
-    if (char === "`") isCode = !isCode;
-    if (char === "\\" && text[at + 1] === "|") {
-      cell += "|";
-      at++;
-    } else if (char === "|" && !isCode) {
-      out.push(cell.trim());
-      cell = "";
-    } else cell += char;
-  }
-  return [...out, cell.trim()];
 }
