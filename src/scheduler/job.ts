@@ -1,5 +1,5 @@
 // One request on its way: waiting, reading its prompt, answering. Knows nothing of other requests.
-import type { Backend } from "../backend/backend.ts";
+import type { Backend, TopLogits } from "../backend/backend.ts";
 import type { TokenConstraint } from "../grammar/token-constraint.ts";
 import { Answer, logprobsOf } from "../session/answer.ts";
 import {
@@ -97,6 +97,11 @@ export class Job {
     this.#admittedMs ??= nowMs;
   }
 
+  /** What to ask the backend for after a decoded token. */
+  get logitsWanted(): "top" | "last" {
+    return this.#sampler.logitsWanted;
+  }
+
   /** Whether the reader is too far behind for another event. */
   isPaused(windowEvents: number): boolean {
     return (this.#sentEvents - this.control.consumedEvents) >>> 0 >= windowEvents;
@@ -117,11 +122,11 @@ export class Job {
   }
 
   /**
-   * Samples the next token from `logits` and reports it; `tokens` is the timeline. Returns why the answer ended, or
+   * Samples the next token from `logits` (a row, or its candidates) and reports it; `tokens` is the timeline. Returns why the answer ended, or
    * undefined when `nextToken` is to be evaluated. Throws `session` on damaged logits, `request` when the constraint is
    * too ambiguous to follow.
    */
-  advance(logits: Float32Array, tokens: Int32Array, nowMs: number): FinishReason | undefined {
+  advance(logits: Float32Array | TopLogits, tokens: Int32Array, nowMs: number): FinishReason | undefined {
     const answer = this.#answer;
     if (this.#maxTokens < 1) return "length";
     const mask = this.#constraint?.mask(answer.isThinking);

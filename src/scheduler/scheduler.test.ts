@@ -120,6 +120,14 @@ describe("fairness", () => {
     expect(long.finish?.completionTokens).toBe(10);
   });
 
+  it("asks for rows at a chunk's end and where a parameter may change every logit, else for candidates", async () => {
+    const { backend, harness } = timed(1, { slots: 2 });
+    harness.submit([1, 2], { maxTokens: 4 });
+    harness.submit([3], { maxTokens: 4, sampling: { temperature: 0, presencePenalty: 0.5 } });
+    await harness.settle();
+    expect(backend.wanted).toEqual(["last", "top last", "top last", "top last", "last"]);
+  });
+
   it("decodes all slots as one batch", async () => {
     const { backend, harness } = timed(1, { slots: 8 });
     for (let i = 0; i < 8; i++) harness.submit([i, i + 1, i + 2], { maxTokens: 30 });

@@ -1,6 +1,6 @@
 // The heart of the scheduler, without threads or clocks of its own: requests wait, take slots, and every step runs ONE
 // forward call for all of them. Deterministic given its calls, so that every interleaving can be tested.
-import type { Backend, ForwardResult, TokenRange } from "../backend/backend.ts";
+import type { Backend, ForwardResult, TokenRange, TopLogits } from "../backend/backend.ts";
 import { Ds4Error } from "../core/errors.ts";
 import type { Progress } from "../core/progress.ts";
 import type { FinishReason, OpenConstraint, TokenDecoder } from "../session/generate.ts";
@@ -214,27 +214,27 @@ export class Scheduler {
       return;
     }
     this.#pacer.observe(entries, this.#now() - started);
-    for (const [at, entry] of entries.entries()) this.#apply(entry, result.logits[at]);
+    for (const [at, entry] of entries.entries()) this.#apply(entry, result, at);
     const decoded = entries.filter((entry) => !entry.isChunk).length;
     if (decoded === 0) return;
     this.#metrics.counters.decodeSteps++;
     this.#metrics.counters.decodeSequences += decoded;
   }
 
-  #apply({ job, tokens, isChunk }: BatchEntry, logits: Float32Array): void {
+  #apply({ job, tokens, isChunk }: BatchEntry, { logits, top }: ForwardResult, at: number): void {
     const slot = job.slot!;
-    slot.appended(tokens, logits);
+    slot.appended(tokens, top[at] === undefined ? logits[at] : undefined);
     slot.lastUsedMs = this.#now();
     job.dropRestored = undefined;
     if (!isChunk) {
-      this.#advance(job, logits);
+      this.#advance(job, top[at] ?? logits[at]);
       return;
     }
     this.#reuse.afterChunk(job);
     const total = job.promptTokens.length - job.reusedTokens;
     const done = slot.lengthTokens - job.reusedTokens;
     this.#parts.sink.progress(job.id, { label: "prefill", done, total, unit: "tokens" });
-    if (done === total) this.#promptDone(job, logits);
+    if (done === total) this.#promptDone(job, logits[at]);
   }
 
   #promptDone(job: Job, logits: Float32Array): void {
@@ -246,7 +246,7 @@ export class Scheduler {
     this.#advance(job, logits);
   }
 
-  #advance(job: Job, logits: Float32Array): void {
+  #advance(job: Job, logits: Float32Array | TopLogits): void {
     const before = job.completionTokens;
     try {
       const reason = job.advance(logits, job.slot!.tokens, this.#now());
@@ -276,8 +276,7 @@ export class Scheduler {
       try {
         // A state that moved although its call failed cannot be trusted.
         if (entry.job.slot!.lengthTokens !== entry.fromTokens) throw error;
-        const { logits } = this.#parts.backend.forward([rangeOf(entry)]);
-        this.#apply(entry, logits[0]);
+        this.#apply(entry, this.#parts.backend.forward([rangeOf(entry)]), 0);
       } catch (own) {
         if (isDeviceLost(own)) this.#failAll(own);
         else this.#faultOf(entry, own);
@@ -336,7 +335,8 @@ export class Scheduler {
   }
 }
 
-function rangeOf({ job, tokens }: BatchEntry): TokenRange {
-  // Logits at every chunk's end, not only the last: a cancelled prompt can then be continued from anywhere.
-  return { kv: job.slot!.kv, tokens, logits: "last" };
+function rangeOf({ job, tokens, isChunk }: BatchEntry): TokenRange {
+  // A row at every chunk's end, not only the last: a cancelled prompt can then be continued from anywhere. Beside a chunk it
+  // costs little, beside a token it does not.
+  return { kv: job.slot!.kv, tokens, logits: isChunk ? "last" : job.logitsWanted };
 }

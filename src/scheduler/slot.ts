@@ -35,14 +35,15 @@ export class Slot {
     return this.#history.subarray(0, this.lengthTokens);
   }
 
-  /** Logits [vocabSize] after the last token, or undefined after a restore. */
+  /** Logits [vocabSize] after the last token; undefined after a restore, and when candidates of them were enough. */
   get logits(): Float32Array | undefined {
     return this.#logitsAt === this.lengthTokens ? this.#logits : undefined;
   }
 
-  /** Records what a forward call appended, with the logits after it. */
-  appended(tokens: Int32Array, logits: Float32Array): void {
+  /** Records what a forward call appended, with the logits after it if they are to be kept. */
+  appended(tokens: Int32Array, logits: Float32Array | undefined): void {
     this.#history.set(tokens, this.lengthTokens - tokens.length);
+    if (logits === undefined) return;
     this.#logits.set(logits);
     this.#logitsAt = this.lengthTokens;
   }

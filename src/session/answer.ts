@@ -1,4 +1,5 @@
 // The text of one answer, from tokens: channels by the ids of the think tags, stop strings in content, counts.
+import type { TopLogits } from "../backend/backend.ts";
 import type {
   Channel,
   FinishReason,
@@ -12,7 +13,7 @@ import { StopMatcher } from "./stop-strings.ts";
 
 /** The log-probabilities of a token event, if they are wanted; see `topLogprobs`. */
 export function logprobsOf(
-  logits: Float32Array,
+  logits: Float32Array | TopLogits,
   tokenId: number,
   count: number | undefined,
 ): Partial<TokenEvent> {

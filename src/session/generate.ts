@@ -170,17 +170,17 @@ export function* generate(
     }
     const mask = constraint?.mask(answer.isThinking);
     const tokenId =
-      answer.forcedToken() ?? sampler.sample(session.logits, session.tokens, promptTokens, mask);
+      answer.forcedToken() ?? sampler.sample(session.candidates, session.tokens, promptTokens, mask);
     if (request.stopTokenIds.includes(tokenId)) {
       answer.stopTokenId = tokenId;
       reason = "stop";
       break;
     }
     if (!answer.isThinking) constraint?.accept(tokenId);
-    yield answer.take(tokenId, logprobsOf(session.logits, tokenId, request.topLogprobs));
+    yield answer.take(tokenId, logprobsOf(session.candidates, tokenId, request.topLogprobs));
     if (answer.stopString !== undefined) reason = "stop-string";
     else if (answer.completionTokens >= maxTokens) reason = "length";
-    else session.step(tokenId);
+    else session.step(tokenId, sampler.logitsWanted);
   }
   yield finish(reason, seconds(decodeStart), prefillSeconds);
 }

@@ -1,6 +1,7 @@
 // Log-probabilities of the RAW distribution: softmax of the logits as the model gave them, before bias,
 // penalties, temperature and filters. So they do not depend on how the token was sampled.
-import { Ds4Error } from "../core/errors.ts";
+import { TOP_LOGITS, type TopLogits } from "../backend/backend.ts";
+import { assert, Ds4Error } from "../core/errors.ts";
 import { sumExp } from "../core/sum-exp.ts";
 import { argmax } from "./sampler.ts";
 
@@ -21,11 +22,12 @@ export function logSumExp(logits: Float32Array): number {
 }
 
 /**
- * The chosen token's log-probability and the `count` likeliest tokens, best first (ties: lowest id). One pass
- * over the vocabulary beside the softmax.
+ * The chosen token's log-probability and the `count` likeliest tokens, best first (ties: lowest id). Candidates give the
+ * same as their row, which is needed only for a chosen token that is none of them. Throws `request` on a count out of range,
+ * `session` on damaged logits.
  */
 export function topLogprobs(
-  logits: Float32Array,
+  logits: Float32Array | TopLogits,
   chosenId: number,
   count: number,
 ): { chosen: TokenLogprob; top: TokenLogprob[] } {
@@ -35,12 +37,9 @@ export function topLogprobs(
       `top logprobs: expected an integer in 0..${MAX_TOP_LOGPROBS}, got ${count}`,
     );
   }
+  if (!(logits instanceof Float32Array)) return ofCandidates(logits, chosenId, count);
   const norm = logSumExp(logits);
-  const entry = (tokenId: number): TokenLogprob => ({
-    tokenId,
-    logit: logits[tokenId],
-    logprob: logits[tokenId] - norm,
-  });
+  const entry = (tokenId: number): TokenLogprob => entryOf(tokenId, logits[tokenId], norm);
   const ids: number[] = [];
   for (let id = 0; count > 0 && id < logits.length; id++) {
     if (ids.length === count && logits[id] <= logits[ids[count - 1]]) continue;
@@ -50,4 +49,22 @@ export function topLogprobs(
     ids.splice(place, 0, id);
   }
   return { chosen: entry(chosenId), top: ids.map(entry) };
+}
+
+function ofCandidates(
+  top: TopLogits,
+  chosenId: number,
+  count: number,
+): { chosen: TokenLogprob; top: TokenLogprob[] } {
+  if (!Number.isFinite(top.logits[0])) return topLogprobs(top.row(), chosenId, count);
+  assert(MAX_TOP_LOGPROBS <= TOP_LOGITS, "alternatives are candidates");
+  const norm = top.logSumExp();
+  const at = top.ids.indexOf(chosenId);
+  const logit = at < 0 ? top.row()[chosenId] : top.logits[at];
+  const best = Array.from(top.ids.subarray(0, count), (id, i) => entryOf(id, top.logits[i], norm));
+  return { chosen: entryOf(chosenId, logit, norm), top: best };
+}
+
+function entryOf(tokenId: number, logit: number, norm: number): TokenLogprob {
+  return { tokenId, logit, logprob: logit - norm };
 }

@@ -1,11 +1,15 @@
-// Chooses the next token from a row of logits. Knows nothing of text, sessions or backends.
+// Chooses the next token from a row of logits, or from its candidates where they are enough. Knows nothing of text or
+// sessions.
 //
 // Order: logit bias, penalties (repetition, then presence and frequency), then with temperature 0 the argmax;
 // otherwise temperature, top-k, top-p, min-p, one draw. Each filter sees the distribution renormalised over what
 // the filter before it kept, as in the Hugging Face library. All three filters keep a prefix of the tokens
 // sorted by likelihood (ties: lowest id first), and at least the likeliest.
+import { TOP_LOGITS, type TopLogits } from "../backend/backend.ts";
 import { Ds4Error } from "../core/errors.ts";
+import { largestValues } from "../core/largest-values.ts";
 import { Random } from "../core/random.ts";
+import { drawCandidate, keepsAll, walk } from "./candidate-draw.ts";
 import { resolveSampling, type SamplingParams } from "./sampling-params.ts";
 
 /**
@@ -35,17 +39,41 @@ export class Sampler {
     this.#bias = Object.entries(this.params.logitBias).map(([id, value]) => [Number(id), value]);
   }
 
+  /** What to ask a backend for: candidates, or the row where every logit may change before the choice. */
+  get logitsWanted(): "top" | "last" {
+    return this.#isPenalised || this.#bias.length > 0 ? "last" : "top";
+  }
+
   /**
-   * The next token's id. `logits` [vocabSize] is only read. `tokens` is the timeline so far; those from
+   * The next token's id, the same whether `logits` are a row [vocabSize] (only read) or its candidates, whose row is taken
+   * when they leave the choice open. `tokens` is the timeline so far; those from
    * `generatedFrom` on were generated (presence and frequency count only these, repetition counts all).
    * Uses one random number, none at temperature 0. `mask` (one bit per id, lowest first) is what may be chosen at all;
    * default everything. Throws `session` when the logits hold NaN or +Infinity, or no token is possible.
    */
   sample(
-    logits: Float32Array,
+    logits: Float32Array | TopLogits,
     tokens: ArrayLike<number> = [],
     generatedFrom = tokens.length,
     mask?: Uint32Array,
+  ): number {
+    let drawn: number | undefined;
+    const random = () => {
+      drawn ??= this.#random.nextFloat();
+      return drawn;
+    };
+    if (logits instanceof Float32Array) return this.#sampleRow(logits, tokens, generatedFrom, mask, random);
+    const isEnough = this.logitsWanted === "top" && Number.isFinite(logits.logits[0]);
+    const chosen = isEnough ? drawCandidate(logits, this.params, this.#vocabSize, mask, random) : undefined;
+    return chosen ?? this.#sampleRow(logits.row(), tokens, generatedFrom, mask, random);
+  }
+
+  #sampleRow(
+    logits: Float32Array,
+    tokens: ArrayLike<number>,
+    generatedFrom: number,
+    mask: Uint32Array | undefined,
+    random: () => number,
   ): number {
     if (logits.length !== this.#vocabSize) {
       throw new Ds4Error("session", `sampler: expected ${this.#vocabSize} logits, got ${logits.length}`);
@@ -53,22 +81,24 @@ export class Sampler {
     const adjusted = this.#masked(this.#adjust(logits, tokens, generatedFrom), mask);
     const best = argmax(adjusted);
     if (this.params.temperature === 0) return best;
-    const { topK, topP, minP } = this.params;
-    const keepsAll = (topK === 0 || topK >= this.#vocabSize) && topP >= 1 && minP === 0;
-    return keepsAll
-      ? this.#drawFromAll(adjusted, adjusted[best])
-      : this.#drawFiltered(adjusted, adjusted[best]);
+    return keepsAll(this.params, this.#vocabSize)
+      ? this.#drawFromAll(adjusted, adjusted[best], random())
+      : this.#drawFiltered(adjusted, adjusted[best], random());
+  }
+
+  get #isPenalised(): boolean {
+    const { repeatPenalty, presencePenalty, frequencyPenalty } = this.params;
+    return repeatPenalty !== 1 || presencePenalty !== 0 || frequencyPenalty !== 0;
   }
 
   #adjust(logits: Float32Array, tokens: ArrayLike<number>, generatedFrom: number): Float32Array {
     const { repeatPenalty, presencePenalty, frequencyPenalty, penaltyWindowTokens } = this.params;
-    const penalised = repeatPenalty !== 1 || presencePenalty !== 0 || frequencyPenalty !== 0;
-    if (!penalised && this.#bias.length === 0) return logits;
+    if (!this.#isPenalised && this.#bias.length === 0) return logits;
     this.#adjusted ??= new Float32Array(this.#vocabSize);
     const out = this.#adjusted;
     out.set(logits);
     for (const [id, value] of this.#bias) out[id] += value;
-    if (!penalised) return out;
+    if (!this.#isPenalised) return out;
     const start = penaltyWindowTokens === 0 ? 0 : Math.max(0, tokens.length - penaltyWindowTokens);
     const generatedCounts = new Map<number, number>();
     for (let i = start; i < tokens.length; i++) {
@@ -95,7 +125,8 @@ export class Sampler {
     return out;
   }
 
-  #drawFromAll(logits: Float32Array, max: number): number {
+  /** The likeliest come first and in order, so that most draws need candidates only; the others follow by id. */
+  #drawFromAll(logits: Float32Array, max: number, share: number): number {
     this.#weights ??= new Float64Array(this.#vocabSize);
     const weights = this.#weights;
     const scale = 1 / this.params.temperature;
@@ -105,10 +136,21 @@ export class Sampler {
       weights[id] = weight;
       total += weight;
     }
-    return walk(weights, weights.length, this.#random.nextFloat() * total);
+    let target = share * total;
+    const { places } = largestValues(logits, TOP_LOGITS);
+    let sum = 0;
+    for (const id of places) {
+      sum += weights[id];
+      if (target < sum && weights[id] > 0) return id;
+      weights[id] = 0;
+    }
+    target -= sum;
+    // Rounding may leave the target at the very end, where nothing else has a weight: the likeliest is as good.
+    const rest = walk(weights, weights.length, target);
+    return weights[rest] > 0 ? rest : places[0];
   }
 
-  #drawFiltered(logits: Float32Array, max: number): number {
+  #drawFiltered(logits: Float32Array, max: number, share: number): number {
     const { temperature, minP } = this.params;
     const scale = 1 / temperature;
     const { cut, total } = this.#findCut(logits, max, scale);
@@ -133,32 +175,37 @@ export class Sampler {
       if (kept > 0 && ((this.params.topP < 1 && mass >= limit) || weights[kept] < minP)) break;
       mass += weights[kept++];
     }
-    return ids[walk(weights, kept, this.#random.nextFloat() * mass)];
+    return ids[walk(weights, kept, share * mass)];
   }
 
-  /** The last bucket that can hold a surviving token, and (only if top-p needs it) the total mass. */
+  /**
+   * The last bucket that can hold a token that matters: a survivor, or with top-k one of the k whose mass top-p takes a share
+   * of. And, only if top-p needs it, the total mass.
+   */
   #findCut(logits: Float32Array, max: number, scale: number): { cut: number; total: number } {
     const { topK, topP, minP } = this.params;
     const counts = this.#bucketCounts.fill(0);
     const mass = this.#bucketMass.fill(0);
+    const sharesTotal = topK === 0 && topP < 1;
     let total = 0;
     for (let id = 0; id < logits.length; id++) {
       const below = (max - logits[id]) * scale;
       const bucket = bucketOf(below);
       counts[bucket]++;
-      if (topP < 1) {
+      if (sharesTotal) {
         const weight = Math.exp(-below);
         mass[bucket] += weight;
         total += weight;
       }
     }
-    let cut = minP > 0 ? bucketOf(-Math.log(minP)) : BUCKET_COUNT - 1;
+    const least = topK > 0 && topP < 1 ? 0 : minP;
+    let cut = least > 0 ? bucketOf(1 / BUCKETS_PER_NAT - Math.log(least)) : BUCKET_COUNT - 1;
     let count = 0;
     let sum = 0;
     for (let bucket = 0; bucket < cut; bucket++) {
       count += counts[bucket];
       sum += mass[bucket];
-      if ((topK > 0 && count >= topK) || (topP < 1 && sum >= topP * total)) cut = bucket;
+      if ((topK > 0 && count >= topK) || (sharesTotal && sum >= topP * total)) cut = bucket;
     }
     return { cut, total };
   }
@@ -167,18 +214,6 @@ export class Sampler {
 function bucketOf(natsBelowMax: number): number {
   const bucket = natsBelowMax * BUCKETS_PER_NAT;
   return bucket >= BUCKET_COUNT - 1 ? BUCKET_COUNT - 1 : bucket | 0;
-}
-
-function walk(weights: Float64Array, count: number, target: number): number {
-  let sum = 0;
-  let last = 0;
-  for (let i = 0; i < count; i++) {
-    if (weights[i] === 0) continue;
-    sum += weights[i];
-    last = i;
-    if (target < sum) return i;
-  }
-  return last; // rounding left the target at the very end
 }
 
 /**

@@ -140,6 +140,38 @@ describe("sync", () => {
   });
 });
 
+describe("candidates", () => {
+  it("are what a step asked for; the row can be had until the backend goes on", () => {
+    const { backend, session } = open();
+    session.prefill([1, 2, 3]);
+    expect(session.candidates).toBe(session.logits);
+    session.step(4, "top");
+    expect(session.candidates).not.toBeInstanceOf(Float32Array);
+    expect(session.logits).toEqual(hashed(VOCAB)([1, 2, 3, 4]));
+    expect(session.candidates).toBe(session.logits);
+    session.step(5, "top");
+    const other = new Session(backend, 10);
+    other.prefill([1]);
+    expect(() => session.logits).toThrow(expect.objectContaining({ code: "session" }));
+    expect(backend.wanted).toEqual(["last", "top", "top", "last"]);
+    session.step(6);
+    expect(session.logits).toEqual(hashed(VOCAB)([1, 2, 3, 4, 5, 6]));
+  });
+
+  it("alone do not make a timeline that can be sampled from again", () => {
+    const { session } = open();
+    session.prefill([1, 2, 3]);
+    session.step(4, "top");
+    expect(session.sync([1, 2, 3, 4])).toEqual({ reusedTokens: 0, evaluatedTokens: 4 });
+    session.step(5, "top");
+    const saved = session.snapshot();
+    session.reset();
+    session.restore(saved);
+    expect(session.sync([1, 2, 3, 4, 5]).evaluatedTokens).toBe(0);
+    expect(session.candidates).toEqual(hashed(VOCAB)([1, 2, 3, 4, 5]));
+  });
+});
+
 describe("snapshot, restore and rollback", () => {
   it.each([1, 3, 4, 15, 16, 17, 39])("continues from a snapshot at %i like a cold run (case 43)", (at) => {
     const { session } = open();

@@ -1,6 +1,6 @@
 // One mutable timeline of tokens over one KV state: prefill, decode, save, restore, and `sync`, which makes the
 // timeline equal to a given prompt while reusing what it can. Knows nothing of text or sampling.
-import type { Backend, KvState } from "../backend/backend.ts";
+import type { Backend, KvState, LogitsWanted, TopLogits } from "../backend/backend.ts";
 import { CancelledError, Ds4Error } from "../core/errors.ts";
 import type { ProgressListener } from "../core/progress.ts";
 import { type CheckpointStore, commonPrefixLength, type SessionSnapshot } from "./checkpoints.ts";
@@ -37,6 +37,8 @@ export class Session {
   readonly #kv: KvState;
   readonly #history: Int32Array;
   readonly #logits: Float32Array;
+  /** Of the last token, when its row was not taken yet. */
+  #top: TopLogits | undefined;
   readonly #checkpoints: CheckpointStore | undefined;
   #closed = false;
 
@@ -80,11 +82,18 @@ export class Session {
 
   /**
    * Logits [vocabSize] after the last evaluated token. A view that the next evaluation overwrites. Throws
-   * `session` when nothing was evaluated.
+   * `session` when nothing was evaluated, and when only candidates were asked for and the backend has gone on since.
    */
   get logits(): Float32Array {
     if (this.lengthTokens === 0) throw new Ds4Error("session", "no logits yet: evaluate at least one token");
+    if (this.#top !== undefined) this.#logits.set(this.#top.row());
+    this.#top = undefined;
     return this.#logits;
+  }
+
+  /** What to sample the next token from: candidates where the last step asked for them, else the row as in `logits`. */
+  get candidates(): Float32Array | TopLogits {
+    return this.#top ?? this.logits;
   }
 
   /**
@@ -102,17 +111,17 @@ export class Session {
     for (let done = 0; done < all.length; ) {
       if (signal?.aborted) throw new CancelledError(`cancelled after ${done} of ${all.length} prompt tokens`);
       const chunk = all.subarray(done, Math.min(done + chunkTokens, all.length));
-      this.#evaluate(chunk);
+      this.#evaluate(chunk, "last");
       done += chunk.length;
       onProgress?.({ label: "prefill", done, total: all.length, unit: "tokens" });
     }
   }
 
-  /** Appends one token. The new logits are in `logits`. Throws `context-full`. */
-  step(token: number): void {
+  /** Appends one token. The new logits are in `candidates`, with "last" as a row. Throws `context-full`. */
+  step(token: number, wanted: "last" | "top" = "last"): void {
     if (this.remainingTokens < 1) throw new ContextFullError(this.lengthTokens, 1, this.capacityTokens);
     this.#checkTokens([token]);
-    this.#evaluate(Int32Array.of(token));
+    this.#evaluate(Int32Array.of(token), wanted);
   }
 
   /**
@@ -130,7 +139,9 @@ export class Session {
         "shorten the prompt or use a larger context",
       );
     }
-    if (commonPrefixLength(this.tokens, tokens) < this.lengthTokens) {
+    // Where nothing is to be evaluated the logits must be there; a state cannot be cut by the one token that has them.
+    const isBare = this.#top !== undefined && tokens.length === this.lengthTokens;
+    if (isBare || commonPrefixLength(this.tokens, tokens) < this.lengthTokens) {
       const saved = this.#checkpoints?.longestPrefix(tokens);
       if (saved === undefined) this.reset();
       else this.restore(saved);
@@ -151,7 +162,7 @@ export class Session {
 
   /** Copies the timeline out. */
   snapshot(): SessionSnapshot {
-    const logits = this.lengthTokens === 0 ? new Float32Array(0) : this.#logits.slice();
+    const logits = this.lengthTokens === 0 ? new Float32Array(0) : this.logits.slice();
     return { tokens: this.tokens.slice(), kv: this.#kv.snapshot(), logits };
   }
 
@@ -177,10 +188,12 @@ export class Session {
     this.#kv.restore(kv);
     this.#history.set(tokens);
     this.#logits.set(logits);
+    this.#top = undefined;
   }
 
   /** Forgets all tokens; memory stays. */
   reset(): void {
+    this.#top = undefined;
     this.#kv.reset();
   }
 
@@ -193,11 +206,12 @@ export class Session {
 
   // Logits are asked for at every chunk's end, not only the last: one row costs little beside a chunk, and a
   // cancelled prefill then leaves a timeline that can be continued from.
-  #evaluate(tokens: Int32Array): void {
+  #evaluate(tokens: Int32Array, wanted: LogitsWanted): void {
     const at = this.lengthTokens;
-    const result = this.#backend.forward([{ kv: this.#kv, tokens, logits: "last" }]);
+    const { logits, top } = this.#backend.forward([{ kv: this.#kv, tokens, logits: wanted }]);
     this.#history.set(tokens, at);
-    this.#logits.set(result.logits[0]);
+    [this.#top] = top;
+    if (this.#top === undefined) this.#logits.set(logits[0]);
   }
 
   #checkedChunk(chunkTokens = DEFAULT_CHUNK_TOKENS): number {
