@@ -4,8 +4,7 @@
 //        [--ctx-max 8192] [--kv-type f16|f16x2] [--json] [--csv FILE] [--svg FILE] [--report FILE]
 // --csv: the kernels' table goes to FILE, the model's sweep to FILE with "-model" before the ending. --svg draws the sweep.
 // Needs what cuda:check needs, and with a model what `ds4 bench` needs.
-import { spawnSync } from "node:child_process";
-import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { extname, join } from "node:path";
 import { parseArgs } from "node:util";
@@ -19,8 +18,8 @@ import { CheckBench } from "../test/cuda/kernel-check.ts";
 import { measureMatrices } from "../test/cuda/matrix.bench.ts";
 import { type BenchRow, benchCsv, benchTable, Meter } from "../test/cuda/meter.ts";
 import { measureSequences } from "../test/cuda/sequence.bench.ts";
+import { driverVersion, ds4, withModelFile } from "./model-file.ts";
 
-const CLI = join(import.meta.dirname, "..", "src", "cli", "ds4.ts");
 const AREAS = { matrices: measureMatrices, sequences: measureSequences };
 
 const { values } = parseArgs({
@@ -70,13 +69,6 @@ function factsOf({ device, driver }: OpenDevice): Facts {
   };
 }
 
-/** The kernel module's version where Linux tells it, and the CUDA version that the driver offers. */
-function driverVersion(cudaVersion: number): string {
-  const path = "/proc/driver/nvidia/version";
-  const release = existsSync(path) ? /\d+\.\d+(\.\d+)?/.exec(readFileSync(path, "utf8"))?.[0] : undefined;
-  return `${release === undefined ? "" : `${release}, `}CUDA ${cudaVersion / 1000}`;
-}
-
 function measureKernels(device: OpenDevice): BenchRow[] {
   const { addon, reason } = loadNative();
   if (addon === null) throw new Error(`the native addon does not load: ${reason}`);
@@ -97,12 +89,6 @@ function measureKernels(device: OpenDevice): BenchRow[] {
   }
 }
 
-/** Runs a command of `ds4`. Its messages are seen; throws when it fails. */
-function ds4(args: readonly string[]): void {
-  const child = spawnSync(process.execPath, [CLI, ...args], { stdio: ["ignore", "inherit", "inherit"] });
-  if (child.status !== 0) throw new Error(`ds4 ${args.join(" ")} ended with ${child.status ?? child.signal}`);
-}
-
 function beside(path: string): string {
   const end = extname(path);
   return `${path.slice(0, path.length - end.length)}-model${end}`;
@@ -111,26 +97,19 @@ function beside(path: string): string {
 /** The sweep's CSV; null without a model. */
 function measureModel(): string | null {
   if (!wants("model")) return null;
-  const { model, synth, layers, folder, csv, svg } = values;
+  const { model, synth, csv, svg } = values;
   if (model === undefined && synth === undefined) {
     if (values.only === "model") throw new Error("--only model: give a file (-m) or a recipe (--synth)");
     return null;
   }
-  const work = mkdtempSync(join(folder, "ds4-cuda-bench-"));
-  try {
-    const path = model ?? join(work, "random.gguf");
-    if (model === undefined) {
-      ds4(["synth", path, "--recipe", synth!, ...(layers === undefined ? [] : ["--layers", layers])]);
-    }
+  return withModelFile(values, (path, work) => {
     const table = csv === undefined ? join(work, "sweep.csv") : beside(csv);
     const sweep = ["--ctx-start", "2048", "--ctx-max", values["ctx-max"], "--step-mul", "4"];
     const kind = ["--backend", "cuda", "--kv-type", values["kv-type"]];
     const drawn = svg === undefined ? [] : ["--svg", svg];
     ds4(["bench", "-m", path, ...kind, ...sweep, "--csv", table, ...drawn]);
     return readFileSync(table, "utf8");
-  } finally {
-    rmSync(work, { recursive: true, force: true });
-  }
+  });
 }
 
 function reportText(facts: Facts, kernels: readonly BenchRow[], sweep: string | null): string {

@@ -46,7 +46,8 @@ export function parseTrace(text: string, path = "the trace"): KernelTrace {
     );
   }
   const [kept, seen, dropped, untimed] = end.slice(1).map(Number);
-  const base = BigInt(lines[1].split(",")[columns.indexOf("start_ns")] || 0);
+  const [first] = /^\d+/.exec(lines[1].split(",")[columns.indexOf("start_ns")] ?? "") ?? ["0"];
+  const base = BigInt(first);
   const runs: KernelRun[] = [];
   for (let i = 1; i < lines.length; i++) {
     if (lines[i] === "" || lines[i].startsWith("#")) continue;

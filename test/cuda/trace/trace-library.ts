@@ -73,7 +73,7 @@ function newestRecord(include: string): string {
 export function compileForCupti(source: string, cupti: Cupti, output: string): void {
   const compiler = process.env.CXX || "c++";
   const args = [
-    ...["-std=c++20", "-O2", "-Wall", "-Wextra", "-shared", "-fPIC", "-fvisibility=hidden"],
+    ...["-std=c++20", "-O2", "-Wall", "-Wextra", "-shared", "-fPIC"],
     ...cupti.includes.map((folder) => `-isystem${folder}`),
     `-DDS4_KERNEL_RECORD=${cupti.kernelRecord}`,
     ...["-o", output, join(import.meta.dirname, source), "-ldl"],

@@ -107,7 +107,7 @@ function main(run: DecodeRun): void {
   }
 }
 
-if (import.meta.main) {
+if (process.argv[1] === import.meta.filename) {
   try {
     main(JSON.parse(process.argv[2]));
   } catch (error) {
