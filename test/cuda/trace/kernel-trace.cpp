@@ -246,32 +246,31 @@ size_t recordCapacity() {
   return count;
 }
 
-bool start() {
+bool startCupti(const Cupti& cupti) {
+  return check(cupti, "cuptiActivityRegisterCallbacks", cupti.registerCallbacks(giveBuffer, takeBuffer)) &&
+         check(cupti, "cuptiActivityEnable", cupti.enable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL));
+}
+
+void start() {
   Trace& t = trace();
   const char* path = std::getenv("DS4_TRACE_CSV");
-  if (path == nullptr || *path == '\0') {
-    say("DS4_TRACE_CSV names no file");
-    return false;
-  }
+  if (path == nullptr || *path == '\0') return say("DS4_TRACE_CSV names no file");
   t.capacity = recordCapacity();
-  if (t.capacity == 0 || !openCupti(t.cupti)) return false;
-  if (!check(t.cupti, "cuptiActivityRegisterCallbacks", t.cupti.registerCallbacks(giveBuffer, takeBuffer)) ||
-      !check(t.cupti, "cuptiActivityEnable", t.cupti.enable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL))) {
-    return false;
-  }
+  if (t.capacity == 0 || !openCupti(t.cupti)) return;
   t.ring.reserve(t.capacity);
   t.file = std::fopen(path, "w");
-  if (t.file == nullptr) {
-    say("%s: %s", path, std::strerror(errno));
-    return false;
-  }
+  if (t.file == nullptr) return say("%s: %s", path, std::strerror(errno));
   std::fputs("start_ns,end_ns,name,grid_x,grid_y,grid_z,block_x,block_y,block_z,registers,static_shared,"
              "dynamic_shared,graph_node\n",
              t.file);
   std::fflush(t.file);
+  if (!startCupti(t.cupti)) {
+    std::fclose(t.file);
+    std::remove(path);
+    return;
+  }
   // After CUPTI's own exit handlers are in place, so that this one runs before them.
   std::atexit(atProcessEnd);
-  return true;
 }
 
 }  // namespace
