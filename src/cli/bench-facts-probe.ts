@@ -1,22 +1,20 @@
 // Gathers the facts that go with every run: code version, machine, file.
 import { execFileSync } from "node:child_process";
 import { createHash } from "node:crypto";
-import { existsSync, readFileSync } from "node:fs";
+import { existsSync } from "node:fs";
 import { availableParallelism, cpus, loadavg, release, type } from "node:os";
 import { basename, join } from "node:path";
-import { fileURLToPath } from "node:url";
 import type { BenchFacts } from "../bench/bench-facts.ts";
 import { openByteSource } from "../gguf/file-source.ts";
 import type { GgufFile } from "../gguf/gguf-file.ts";
 import { probeMachine } from "../machine/probe.ts";
-
-const PACKAGE_ROOT = fileURLToPath(new URL("../../", import.meta.url));
+import { PACKAGE_ROOT, packageVersion } from "./package-version.ts";
 
 /** Facts of this machine and code at this moment; those of the model and the run are zero or empty. */
 export function machineFacts(argv: readonly string[]): BenchFacts {
   const [host] = probeMachine().pools;
   return {
-    version: packageVersion(),
+    version: commitVersion(),
     date: new Date().toISOString(),
     command: [basename(argv[1] ?? "ds4").replace(/\.[jt]s$/, ""), ...argv.slice(2)]
       .map(quoteArgument)
@@ -62,8 +60,8 @@ export function fileFingerprint(file: GgufFile): string {
 }
 
 // With the commit where this is a clone, so that a report names the code exactly.
-function packageVersion(): string {
-  const { version } = JSON.parse(readFileSync(join(PACKAGE_ROOT, "package.json"), "utf8"));
+function commitVersion(): string {
+  const version = packageVersion();
   if (!existsSync(join(PACKAGE_ROOT, ".git"))) return version;
   try {
     const stdio = ["ignore", "pipe", "ignore"] as const;

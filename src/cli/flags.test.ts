@@ -119,6 +119,9 @@ it("maps errors to the documented exit codes", () => {
   expect(exitCodeOf(new Error("x"))).toBe(EXIT.failure);
 });
 
+/** Added to every command when it runs. */
+const OF_ALL = new Set(["--help", "--version"]);
+
 it.each<[string, string, () => Command]>([
   ["ds4", "## Flags", () => rootCommand()],
   ["ds4 bench", "## Measuring", () => benchCommand("bench")],
@@ -131,7 +134,7 @@ it.each<[string, string, () => Command]>([
     const [section] = readme.slice(readme.indexOf(heading) + heading.length).split("\n## ");
     const named = new Set([...section.matchAll(/--[a-z][\w-]+/g)].map(([flag]) => flag));
     const known = new Map(command.options.map((option) => [option.long, option.hidden]));
-    for (const flag of named) if (flag !== "--help") expect(known.has(flag), flag).toBe(true);
+    for (const flag of named) expect(known.has(flag) || OF_ALL.has(flag), flag).toBe(true);
     for (const [flag, hidden] of known) if (!hidden) expect(named.has(flag!), flag).toBe(true);
   },
 );

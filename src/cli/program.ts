@@ -7,6 +7,7 @@ import { environmentWarning } from "./environment.ts";
 import { EXIT, exitCodeOf } from "./exit-codes.ts";
 import { inspectFile } from "./inspect.ts";
 import { runOneShot } from "./one-shot.ts";
+import { packageVersion } from "./package-version.ts";
 import { runPerplexity } from "./perplexity.ts";
 import { describeError, RunContext } from "./run-context.ts";
 import { addRunFlags, normalizeArgv, type RunFlags } from "./run-options.ts";
@@ -32,7 +33,6 @@ export async function main(
   const program = new Command("ds4");
   program
     .description("Runs DeepSeek-V4-shaped models from GGUF files. Without a prompt it chats.")
-    .addHelpOption(new Option("-h, --help", "show this help").helpGroup("Help:"))
     .enablePositionalOptions() // so that `ds4 inspect F --json` is inspect's --json
     .allowExcessArguments(true)
     .showSuggestionAfterError(true)
@@ -53,7 +53,10 @@ export async function main(
 export async function runStandalone(program: Command, argv: readonly string[]): Promise<number> {
   // A reader that closes the pipe early (`ds4 … | head`) is no error.
   process.stdout.on("error", (error: NodeJS.ErrnoException) => process.exit(error.code === "EPIPE" ? 0 : 1));
-  for (const command of [program, ...program.commands]) command.exitOverride();
+  for (const command of [program, ...program.commands]) {
+    command.exitOverride().addHelpOption(new Option("-h, --help", "show this help").helpGroup("Help:"));
+  }
+  program.optionsGroup("Help:").version(packageVersion(), "--version", "show the version");
   const warning = environmentWarning(process.env);
   if (warning !== undefined && !argv.includes("--quiet")) process.stderr.write(`${warning}\n`);
   try {

@@ -1,6 +1,5 @@
 // What `ds4 serve` and `ds4-server` do: listens at once, loads the model, serves until a signal or a fault ends it.
 
-import { readFileSync } from "node:fs";
 import { readModel, resolveModelPath } from "../api/open-model.ts";
 import { servedModel } from "../api/served-model.ts";
 import { withGguf } from "../gguf/open-gguf.ts";
@@ -19,6 +18,7 @@ import { type PlannedMemory, plannedGauges } from "../server/source-gauges.ts";
 import { backendOf } from "./backend-flags.ts";
 import { EXIT } from "./exit-codes.ts";
 import { checkTrainedCtx } from "./flag-values.ts";
+import { packageVersion } from "./package-version.ts";
 import { ProgressBar } from "./progress-bar.ts";
 import { Ending, shutDown } from "./serve-ending.ts";
 import { apiKeysOf, type ServeFlags } from "./serve-flags.ts";
@@ -139,9 +139,4 @@ function withPlan(model: ServedModel, planned: PlannedMemory): ServedModel {
 
 function isLoopback(host: string): boolean {
   return host === "localhost" || host === "::1" || /^127\./.test(host);
-}
-
-function packageVersion(): string {
-  const path = new URL("../../package.json", import.meta.url);
-  return JSON.parse(readFileSync(path, "utf8")).version;
 }

@@ -217,13 +217,18 @@ describe("ds4 without a model", () => {
     expect(broken.err).not.toContain("    at ");
   });
 
+  it("says its version", async () => {
+    const { version } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
+    expect(await run(["--version"])).toMatchObject({ code: 0, out: `${version}\n`, err: "" });
+  });
+
   it("warns of unknown variables and accepts every flag that its help shows (cases 135, 136)", async () => {
     const { code, out, err } = await run(["--help"], "", { DS4_NO_SUCH: "1" });
     expect(code).toBe(0);
     expect(err.trim().split("\n").length).toBe(1);
     expect(err).toContain("DS4_NO_SUCH");
     const flags = [...out.matchAll(/^ {2}(?:-\w, )?(--[\w-]+)( <)?/gm)].filter(
-      ([, flag]) => flag !== "--help",
+      ([, flag]) => flag !== "--help" && flag !== "--version",
     );
     expect(flags.length).toBeGreaterThan(30);
     // An unknown flag is reported before a missing value: so each flag alone tells whether it is known.
