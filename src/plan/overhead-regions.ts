@@ -1,7 +1,7 @@
 // Everything of a memory plan that is neither weights nor KV: activations, staging, the runtime itself, and the reserve.
 import { GIB, KIB, MIB } from "../core/units.ts";
 import type { PlanInput, Region } from "./memory-plan.ts";
-import { headBytes, scratchBytes } from "./scratch-size.ts";
+import { cudaResultBytes, headBytes, scratchBytes } from "./scratch-size.ts";
 import { stagingBytes, uploadBytes } from "./staging-size.ts";
 import { planWeights } from "./weight-layout.ts";
 import { taskBytes, threadBytes, workspaceBytes } from "./workspace-size.ts";
@@ -36,7 +36,7 @@ export function runtimeBytes(vocabSize: number): number {
 /** The regions, in the order in which they are shown. */
 export function overheadRegions({ model, options, pools }: PlanInput): Region[] {
   const { spec } = model;
-  const { backend, batchTokens, headRows, threads, requests } = options;
+  const { backend, batchTokens, headRows, slots, threads, requests } = options;
   const { device, host } = pools;
   const factor = backend === "reference" ? REFERENCE_GARBAGE_FACTOR : 1;
   const native = backend === "reference" ? 0 : workspaceBytes(model, options);
@@ -61,6 +61,11 @@ export function overheadRegions({ model, options, pools }: PlanInput): Region[] 
     scratch("workspace", "kernel workspace", native, "quantized inputs and expert rows of a batch"),
     scratch("threads", "thread scratch", threadsBytes, `scores and tasks of ${threads} compute threads`),
   ];
+  if (backend === "cuda") {
+    const why = "pinned: candidates, and a row of logits for each slot";
+    const bytes = cudaResultBytes(spec, slots);
+    regions.push({ id: "scratch/results", owner: "scratch", label: "results", pool: host.id, bytes, why });
+  }
   if (backend !== "reference") {
     const weights = planWeights(model);
     const bytes = stagingBytes(weights) + (backend === "cuda" ? uploadBytes(weights) : 0);

@@ -9,6 +9,9 @@ export const CPU_BATCH_TOKENS = 512;
 /** Tokens per call planned for CUDA: ds4's own chunk. */
 export const CUDA_BATCH_TOKENS = 2048;
 
+/** Flag and candidates of 64 rows. */
+const CUDA_CANDIDATE_BYTES = 132_112;
+
 /** Values per token of each array; see the backend's `Scratch` for what they hold. */
 export function scratchValuesPerToken(spec: ModelSpec) {
   const { hyperCount: n, hiddenSize: hidden, headDim, expertUsedCount: used } = spec;
@@ -54,6 +57,14 @@ export function scratchValuesPerToken(spec: ModelSpec) {
 export function headValuesPerRow(spec: ModelSpec) {
   const { hyperCount, hiddenSize, vocabSize } = spec;
   return { streams: hyperCount * hiddenSize, x: hiddenSize, logits: vocabSize };
+}
+
+/**
+ * Bytes of the host memory that results of the CUDA backend come back to: its error flag and candidates (`resultBytes` of
+ * backend/cuda/top-logits-steps.ts), and a row of logits for each sequence that may want one.
+ */
+export function cudaResultBytes(spec: ModelSpec, sequences: number): number {
+  return CUDA_CANDIDATE_BYTES + 4 * sequences * spec.vocabSize;
 }
 
 /** Bytes of the activations for batches of up to `batchTokens`. All values take four bytes. */

@@ -11,30 +11,40 @@ export function describeCandidates(
   open: (options: TinyModelOptions) => Backend,
   { self }: ContractTolerances,
 ): void {
-  test("candidates are the largest of the last row, in order, beside other ranges", () => {
-    const { vocabSize } = backend().spec;
-    const prompts = [testTokens(6, 6), testTokens(9, 7), testTokens(1, 8)];
-    const states = prompts.map(() => backend().createKv(CAPACITY));
-    const wanted = ["top", "all", "top"] as const;
-    const ranges = prompts.map((tokens, i) => ({ kv: states[i], tokens, logits: wanted[i] }));
-    const { logits, top } = backend().forward(ranges);
-    expect(logits.map(({ length }) => length)).toEqual([0, 9 * vocabSize, 0]);
-    expect(top[1]).toBeUndefined();
-    const rows = top.map((each) => each?.row().slice());
-    const sums = top.map((each) => each?.logSumExp());
-    prompts.forEach((tokens, i) => {
-      if (wanted[i] === "all") return;
-      const { ids, logits: values } = top[i]!;
-      const row = rows[i]!;
-      expectClose(row, feed(backend(), tokens, [tokens.length]).subarray(-vocabSize), self);
-      const order = [...row.keys()].sort((a, b) => row[b] - row[a] || a - b).slice(0, TOP_LOGITS);
-      expect([...ids]).toEqual(order);
-      expect([...values]).toEqual(order.map((id) => row[id]));
-      const sum = row.reduce((total, value) => total + Math.exp(value), 0);
-      expect(Math.abs(sums[i]! - Math.log(sum))).toBeLessThanOrEqual(1e-6);
-    });
-    for (const kv of states) kv.close();
-  });
+  test.each([
+    ["top", "all", "top"],
+    ["last", "top", "top"],
+    ["none", "top", "last"],
+  ] as const)(
+    "candidates are the largest of the last row, in order, beside other ranges: %s %s %s",
+    (...wanted) => {
+      const { vocabSize } = backend().spec;
+      const prompts = [testTokens(6, 6), testTokens(9, 7), testTokens(1, 8)];
+      const states = prompts.map(() => backend().createKv(CAPACITY));
+      const ranges = prompts.map((tokens, i) => ({ kv: states[i], tokens, logits: wanted[i] }));
+      const { logits, top } = backend().forward(ranges);
+      const lengths = { none: 0, top: 0, last: vocabSize };
+      expect(logits.map(({ length }) => length)).toEqual(
+        wanted.map((each, i) => (each === "all" ? prompts[i].length * vocabSize : lengths[each])),
+      );
+      expect(top.map((each) => each !== undefined)).toEqual(wanted.map((each) => each === "top"));
+      const rows = top.map((each, i) => each?.row().slice() ?? logits[i].slice(-vocabSize));
+      const sums = top.map((each) => each?.logSumExp());
+      prompts.forEach((tokens, i) => {
+        if (wanted[i] === "none") return;
+        const row = rows[i];
+        expectClose(row, feed(backend(), tokens, [tokens.length]).subarray(-vocabSize), self);
+        if (top[i] === undefined) return;
+        const { ids, logits: values } = top[i];
+        const order = [...row.keys()].sort((a, b) => row[b] - row[a] || a - b).slice(0, TOP_LOGITS);
+        expect([...ids]).toEqual(order);
+        expect([...values]).toEqual(order.map((id) => row[id]));
+        const sum = row.reduce((total, value) => total + Math.exp(value), 0);
+        expect(Math.abs(sums[i]! - Math.log(sum))).toBeLessThanOrEqual(1e-6);
+      });
+      for (const kv of states) kv.close();
+    },
+  );
 
   test("a candidate row of more tokens than candidates is found whole, until the next call", () => {
     const own = open({ vocab: 700, seed: 9 });

@@ -3,8 +3,10 @@ import { describe, expect, it } from "vitest";
 import { createCudaBackend } from "../../src/backend/cuda/cuda-backend.ts";
 import { CudaError } from "../../src/backend/cuda/cuda-error.ts";
 import type { CudaSteps } from "../../src/backend/cuda/steps.ts";
+import { resultBytes } from "../../src/backend/cuda/top-logits-steps.ts";
 import { loadNative } from "../../src/backend/native.ts";
 import { nativeKernels } from "../../src/backend/native-kernels.ts";
+import { cudaResultBytes } from "../../src/plan/scratch-size.ts";
 import { emulatedSteps } from "../fixtures/emulated-cuda-steps.ts";
 import { FAKE_IMAGE, FakeDriver } from "../fixtures/fake-driver.ts";
 import { tinyModel } from "../fixtures/tiny-model.ts";
@@ -51,10 +53,14 @@ describe.skipIf(addon === null)(`cuda backend on a fake device ${reason ?? ""}`,
     const driver = new FakeDriver();
     const backend = open(driver);
     const kv = backend.createKv(64);
-    const { weightBytes, kvBytes, scratchBytes } = backend.stats();
-    const { freeBytes, totalBytes } = driver.memoryInfo();
-    expect(weightBytes + kvBytes + scratchBytes).toBe(totalBytes - freeBytes);
-    expect(kvBytes).toBe(kv.bytes);
+    for (const logits of ["none", "last", "top"] as const) {
+      backend.forward([{ kv, tokens, logits }]);
+      const { weightBytes, kvBytes, scratchBytes } = backend.stats();
+      const { freeBytes, totalBytes } = driver.memoryInfo();
+      expect(weightBytes + kvBytes + scratchBytes).toBe(totalBytes - freeBytes + driver.pinnedBytes);
+      expect(kvBytes).toBe(kv.bytes);
+    }
+    expect(driver.pinnedBytes).toBe(cudaResultBytes(backend.spec, 1));
     backend.close();
   });
 
@@ -173,6 +179,86 @@ describe.skipIf(addon === null)(`cuda backend on a fake device ${reason ?? ""}`,
     for (let i = 0; i < 4; i++) expect(step().logits[0].every(Number.isFinite)).toBe(true);
     expect(count("launchGraph")).toBe(replays);
     expect(kv.lengthTokens).toBe(10);
+    backend.close();
+    expect(driver.leaks).toEqual([]);
+  });
+
+  it("a decode step waits once; a row of its candidates is copied when it is asked for, once", () => {
+    const driver = new FakeDriver();
+    const backend = open(driver);
+    const kv = backend.createKv(64);
+    const copied = () => driver.calls.flatMap(({ method, bytes }) => (method === "copyToHost" ? bytes : []));
+    const waits = () => driver.calls.filter(({ method }) => method === "synchronize").length;
+    for (let step = 0; step < 4; step++) {
+      const [before, waited] = [copied().length, waits()];
+      const [top] = backend.forward([{ kv, tokens: Int32Array.of(step), logits: "top" }]).top;
+      expect(copied().slice(before)).toEqual([resultBytes(1)]);
+      expect(waits() - waited).toBe(1);
+      const row = top!.row();
+      expect(top!.row()).toBe(row);
+      expect(copied().slice(before)).toEqual([resultBytes(1), 4 * backend.spec.vocabSize]);
+      expect(row[top!.ids[0]]).toBe(top!.logits[0]);
+    }
+    const before = waits();
+    backend.forward([{ kv, tokens: Int32Array.of(1), logits: "last" }]);
+    expect(waits() - before).toBe(1);
+    expect(driver.calls.filter(({ method }) => method === "launchGraph").length).toBe(3);
+    const [top] = backend.forward([{ kv, tokens: Int32Array.of(1), logits: "top" }]).top;
+    driver.failAt("copyToHost", "CUDA_ERROR_ILLEGAL_ADDRESS");
+    expect(() => top!.row()).toThrow(/CUDA_ERROR_ILLEGAL_ADDRESS/);
+    expect(() => backend.createKv(16)).toThrow(CudaError);
+    backend.close();
+    expect(driver.leaks).toEqual([]);
+  });
+
+  it("candidates that hold a number that is none are refused, and the state stays", () => {
+    const driver = new FakeDriver();
+    for (const bad of [Number.NaN, Number.POSITIVE_INFINITY]) {
+      const backend = open(driver, (steps) => ({
+        ...steps,
+        topLogits: (...args) => {
+          const [, , vocab, logits] = args;
+          driver.enqueue(() => {
+            const bytes = driver.memoryAt(logits.address + 4 * (vocab - 1), 4);
+            new DataView(bytes.buffer, bytes.byteOffset).setFloat32(0, bad, true);
+          });
+          steps.topLogits(...args);
+        },
+      }));
+      const kv = backend.createKv(64);
+      const forward = () => backend.forward([{ kv, tokens, logits: "top" }]);
+      expect(forward).toThrow(expect.objectContaining({ code: "unsupported-model" }));
+      expect(kv.lengthTokens).toBe(0);
+      backend.close();
+    }
+  });
+
+  it("more rows than the device chooses from are chosen from on the host, alike", () => {
+    const driver = new FakeDriver();
+    const kernels = nativeKernels(addon!);
+    const steps = emulatedSteps(driver, kernels, new kernels.Workspace(1));
+    const options = { driver, steps, kernelImage: FAKE_IMAGE, maxBatchTokens: 80 };
+    const backend = createCudaBackend(tinyModel(), addon!, options);
+    const states = Array.from({ length: 70 }, () => backend.createKv(16));
+    const run = (some: typeof states) => {
+      const ranges = some.map((kv, i) => ({ kv, tokens: Int32Array.of(i % 9), logits: "top" }) as const);
+      return backend.forward(ranges).top.map((top) => [...top!.ids, ...top!.row()]);
+    };
+    const all = run(states);
+    for (const kv of states) kv.reset();
+    expect(all.slice(0, 20)).toEqual(run(states.slice(0, 20)));
+    expect(all[69]).toEqual(all[60]);
+    backend.close();
+  });
+
+  it("memory that cannot be pinned is used as it is", () => {
+    const driver = new FakeDriver();
+    driver.failAt("pin", "CUDA_ERROR_OPERATING_SYSTEM", 3);
+    driver.failAt("pin", "CUDA_ERROR_OPERATING_SYSTEM", 3);
+    const backend = open(driver);
+    const kv = backend.createKv(64);
+    const [top] = backend.forward([{ kv, tokens, logits: "top" }]).top;
+    expect(top!.row()[top!.ids[0]]).toBe(top!.logits[0]);
     backend.close();
     expect(driver.leaks).toEqual([]);
   });

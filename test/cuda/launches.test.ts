@@ -59,7 +59,8 @@ describe.skipIf(addon === null)(`launches ${reason ?? ""}`, () => {
     const states = counts.map(() => backend.createKv(256));
     const pass = () => {
       const ranges = counts.map((count, i) => {
-        return { kv: states[i], tokens: new Int32Array(count).fill(1), logits: "last" } as const;
+        const logits = i % 2 === 0 ? "top" : "last";
+        return { kv: states[i], tokens: new Int32Array(count).fill(1), logits } as const;
       });
       // The fake computes nothing, so logits are zeros or leftovers: only the launches count.
       backend.forward(ranges);

@@ -1,6 +1,7 @@
 // The CUDA backend under the scheduler when things fail: what requests and the health say of a lost device, of one failed
 // launch, of memory that ran out; and which decode steps are replayed.
 import { describe, expect, it } from "vitest";
+import type { LogitsWanted } from "../../src/backend/backend.ts";
 import { createCudaBackend } from "../../src/backend/cuda/cuda-backend.ts";
 import { CudaError } from "../../src/backend/cuda/cuda-error.ts";
 import { type CudaPass, stepKey } from "../../src/backend/cuda/pass.ts";
@@ -105,7 +106,7 @@ describe.skipIf(addon === null)(`cuda backend under the scheduler ${reason ?? ""
 });
 
 describe("recorded steps", () => {
-  const segment = (id: number, logits: "last" | "none") => ({ kv: { id }, logits });
+  const segment = (id: number, logits: LogitsWanted) => ({ kv: { id }, logits });
   const keyOf = (...segments: ReturnType<typeof segment>[]) => {
     return stepKey({ batch: { segments } } as unknown as CudaPass);
   };
@@ -114,6 +115,8 @@ describe("recorded steps", () => {
     const keys = [
       keyOf(segment(1, "last")),
       keyOf(segment(1, "none")),
+      keyOf(segment(1, "top")),
+      keyOf(segment(1, "all")),
       keyOf(segment(11, "last")),
       keyOf(segment(1, "last"), segment(1, "last")),
       keyOf(segment(1, "last"), segment(2, "none")),

@@ -20,6 +20,7 @@ import { DeviceMemory } from "./device-memory.ts";
 import { type DeviceWeights, loadDeviceWeights } from "./device-weights.ts";
 import { forwardBatch, type HostLogits } from "./forward.ts";
 import type { RowParts } from "./half-rows.ts";
+import { HostResults } from "./host-results.ts";
 import { kernelSteps } from "./kernel-steps.ts";
 import { CudaKv } from "./kv-state.ts";
 import { closeQuietly, type DeviceOptions, type OpenDevice, openDevice } from "./open-device.ts";
@@ -66,6 +67,7 @@ interface CudaParts {
   weights: DeviceWeights;
   model: CudaModelWeights;
   scratch: CudaScratch;
+  host: HostLogits;
   graphs: StepGraphs;
   workMemory: DeviceMemory;
   work: MatrixWork;
@@ -93,9 +95,11 @@ function openParts(
   const workMemory = new DeviceMemory(device.driver);
   let weights: DeviceWeights | undefined;
   let scratch: CudaScratch | undefined;
+  let pinned: HostResults | undefined;
   try {
     weights = loadDeviceWeights({ kernels, workspace, stream }, file, model, options);
     scratch = new CudaScratch(stream, { spec, device: device.device, maxBatchTokens });
+    pinned = new HostResults(stream, spec.vocabSize);
     const { plain, stretched } = {
       plain: ropeFrequencies(spec.rope, false),
       stretched: ropeFrequencies(spec.rope, true),
@@ -105,6 +109,7 @@ function openParts(
     const roles = modelWeights(model, weights);
     return {
       ...{ device, weights, scratch, workMemory, steps, maxBatchTokens },
+      host: { pinned, values: new Float32Array(0) },
       rowParts: options.kvType === "f16x2" ? 2 : 1,
       graphs: new StepGraphs(stream),
       model: roles,
@@ -113,7 +118,7 @@ function openParts(
       weightBytesPerToken: weightBytesPerToken(model),
     };
   } catch (error) {
-    for (const part of [workMemory, scratch, weights]) closeQuietly(() => part?.close());
+    for (const part of [workMemory, pinned, scratch, weights]) closeQuietly(() => part?.close());
     throw error;
   } finally {
     workspace.close();
@@ -124,7 +129,6 @@ class CudaBackend extends BackendBase<CudaKv, CudaParts> {
   readonly name = "cuda";
   readonly description: string;
   readonly #graphs: StepGraphs;
-  readonly #host: HostLogits = { values: new Float32Array(0) };
   #broken: CudaError | null = null;
 
   constructor(parts: CudaParts) {
@@ -159,26 +163,28 @@ class CudaBackend extends BackendBase<CudaKv, CudaParts> {
   }
 
   protected compute(parts: CudaParts, batch: TokenBatch<CudaKv>, options: ForwardOptions): ForwardResult {
-    const { device, steps, work, scratch, model, graphs, streams } = parts;
+    const { device, steps, work, scratch, model, graphs, streams, host } = parts;
     const { spec } = this;
     const tokens = batch.tokens.length;
     const pass = {
       ...{ ctx: device, steps, work, spec, scratch, buffers: scratch.buffers, batch, tokens, options },
       ...{ graphs, streams },
     };
-    return this.#guard(() => forwardBatch(pass, model, this.#host));
+    const { logits, top } = this.#guard(() => forwardBatch(pass, model, host));
+    return { logits, top: top.map((each) => each && { ...each, row: () => this.#guard(each.row) }) };
   }
 
-  protected heldBytes({ weights, scratch, workMemory, weightBytesPerToken }: CudaParts): HeldBytes {
-    const scratchBytes = scratch.bytes + workMemory.bytes;
+  protected heldBytes({ weights, scratch, workMemory, host, weightBytesPerToken }: CudaParts): HeldBytes {
+    const scratchBytes = scratch.bytes + workMemory.bytes + host.pinned.bytes + host.values.byteLength;
     return { weightBytes: weights.bytes, scratchBytes, weightBytesPerToken };
   }
 
   protected release(parts: CudaParts, states: readonly CudaKv[]): void {
-    const { device, weights, scratch, workMemory, graphs } = parts;
+    const { device, weights, scratch, workMemory, host, graphs } = parts;
     closeQuietly(() => graphs.clear());
     // After a lost device giving back fails too, and the driver has taken everything already.
-    for (const part of [...states, workMemory, scratch, weights, device]) closeQuietly(() => part.close());
+    for (const part of [...states, workMemory, host.pinned, scratch, weights, device])
+      closeQuietly(() => part.close());
   }
 
   /** Recorded steps hold the addresses of the states that they work on. */

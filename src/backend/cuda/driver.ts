@@ -72,8 +72,8 @@ export interface CudaDriver {
   allocHost(bytes: number): PinnedMemory;
   freeHost(memory: PinnedMemory): void;
   /** Page-locks memory that is already there. */
-  pin(address: number, bytes: number): void;
-  unpin(address: number): void;
+  pin(memory: HostMemory, bytes: number): void;
+  unpin(memory: HostMemory): void;
   copyToDevice(target: DeviceAddress, source: HostMemory, bytes: number, stream: Handle): void;
   copyToHost(target: HostMemory, source: DeviceAddress, bytes: number, stream: Handle): void;
   copyOnDevice(target: DeviceAddress, source: DeviceAddress, bytes: number, stream: Handle): void;

@@ -1,13 +1,14 @@
 // One forward pass on the device, in three parts: what the host knows goes up, kernels are queued, results come back.
 // Nothing in the middle part waits unless the caller wants to see intermediate results.
 import type { ModelSpec } from "../../model/model-spec.ts";
-import type { ForwardResult } from "../backend.ts";
+import type { ForwardResult, TopLogits } from "../backend.ts";
 import { type Segment, wantedRows } from "../token-batch.ts";
 import { resultOfRows } from "../top-logits.ts";
 import { attentionStep } from "./attention-step.ts";
 import { enqueueDecode, enqueueDecodeHead } from "./decode-forward.ts";
 import type { DeviceBuffer } from "./device-memory.ts";
 import { expertsStep } from "./experts-step.ts";
+import type { HostResults } from "./host-results.ts";
 import type { CudaKv } from "./kv-state.ts";
 import {
   type CudaHyperWeights,
@@ -22,20 +23,29 @@ import {
 } from "./pass.ts";
 import { HEAD_ROWS } from "./scratch.ts";
 import { decodeStateWords } from "./sequence-plans.ts";
+import { RESULT_HEADER_BYTES } from "./top-logits-steps.ts";
 
-/** Logits on the host: grows with the largest demand so far. */
+const NO_LOGITS = new Float32Array(0);
+
+/** Where results go on the host. */
 export interface HostLogits {
+  pinned: HostResults;
+  /** All wanted rows of passes that score: grows with the largest demand so far. */
   values: Float32Array;
 }
 
 /**
- * Evaluates the batch and returns the wanted logits, views of `host.values`. The KV states count the tokens only at the end: a pass that throws leaves them as they were.
+ * Evaluates the batch and returns the wanted logits: views of memory that the next pass writes. The KV states count the tokens
+ * only at the end: a pass that throws leaves them as they were.
  */
 export function forwardBatch(pass: CudaPass, model: CudaModelWeights, host: HostLogits): ForwardResult {
-  const { batch, buffers, ctx, graphs } = pass;
-  const counts = batch.segments.map(wantedRows);
-  const wanted = batch.segments.flatMap((segment, index) => lastRows(segment, counts[index]));
+  const { batch, ctx, graphs } = pass;
+  const { segments } = batch;
+  const counts = segments.map(wantedRows);
+  const wanted = segments.flatMap((segment, index) => lastRows(segment, counts[index]));
   const first = wanted.slice(0, HEAD_ROWS);
+  const isWhole = wanted.length > HEAD_ROWS || segments.some(({ logits }) => logits === "all");
+  const tops = isWhole || segments.every(({ logits }) => logits !== "top") ? 0 : first.length;
   upload(pass);
   const streamed = pass.streams && isRepeatable(pass) && pass.tokens === 1;
   const enqueue = () => {
@@ -43,20 +53,23 @@ export function forwardBatch(pass: CudaPass, model: CudaModelWeights, host: Host
     if (streamed) {
       enqueueDecode(pass, model);
       if (first.length > 0) enqueueDecodeHead(pass, model);
-      return;
+    } else {
+      for (const layer of model.layers) enqueueLayer(pass, layer);
+      if (first.length > 0) enqueueHead(pass, model, first);
     }
-    for (const layer of model.layers) enqueueLayer(pass, layer);
-    if (first.length > 0) enqueueHead(pass, model, first);
+    if (tops > 0) enqueueTop(pass, tops);
   };
   if (isRepeatable(pass)) graphs.run(stepKey(pass), enqueue);
   else enqueue();
-  const logits = readLogits(pass, model, host, wanted);
-  const [flag] = ctx.stream.read(buffers.flag, new Int32Array(1));
+  const logits = isWhole ? readLogits(pass, model, host, wanted) : null;
+  host.pinned.enqueueResults(pass.buffers.results, tops);
+  const rows = logits === null ? enqueueRows(pass, host.pinned, counts) : viewsOf(logits, counts, pass);
+  ctx.stream.synchronize();
+  const { flag } = host.pinned;
   if (flag !== 0) throw notFinite(`layer ${flag - 1}: router scores are not finite numbers`);
-  if (wanted.length > 0 && !Number.isFinite(logits[0])) throw damagedLogits();
-  const result = resultOfRows(batch.segments, viewsOf(logits, counts, pass.spec.vocabSize));
-  if (result.top.some((top) => top !== undefined && !Number.isFinite(top.logits[0]))) throw damagedLogits();
-  for (const segment of batch.segments) segment.kv.advance(segment.count);
+  const result = logits === null ? resultOf(pass, host.pinned, rows) : resultOfRows(segments, rows);
+  checkLogits(result);
+  for (const segment of segments) segment.kv.advance(segment.count);
   return result;
 }
 
@@ -144,17 +157,61 @@ function readLogits(
   return host.values;
 }
 
-function damagedLogits() {
-  return notFinite("logits are not finite numbers");
+/** Queues the copies of the rows that are wanted whole: the last ones of some segments. */
+function enqueueRows(
+  { batch, buffers }: CudaPass,
+  pinned: HostResults,
+  counts: readonly number[],
+): Float32Array[] {
+  const total = counts.reduce((sum, count) => sum + count, 0);
+  let index = 0;
+  return batch.segments.map(({ logits }) => {
+    if (logits === "none") return NO_LOGITS;
+    const own = index++;
+    return logits === "last" ? pinned.enqueueRow(buffers.logits, own, total) : NO_LOGITS;
+  });
+}
+
+/** The candidates that came back, beside the rows. */
+function resultOf(
+  { batch, buffers, ctx }: CudaPass,
+  pinned: HostResults,
+  logits: Float32Array[],
+): ForwardResult {
+  const total = batch.segments.filter((segment) => segment.logits !== "none").length;
+  let index = 0;
+  const top = batch.segments.map((segment): TopLogits | undefined => {
+    if (segment.logits === "none") return undefined;
+    const own = index++;
+    if (segment.logits !== "top") return undefined;
+    const { ids, logits: values, logSumExp } = pinned.top(own);
+    let taken: Float32Array | undefined;
+    const row = () => {
+      if (taken !== undefined) return taken;
+      const view = pinned.enqueueRow(buffers.logits, own, total);
+      ctx.stream.synchronize();
+      taken = view;
+      return view;
+    };
+    return { ids, logits: values, logSumExp: () => logSumExp, row };
+  });
+  return { logits, top };
+}
+
+function checkLogits({ logits, top }: ForwardResult): void {
+  // The first of candidates is the largest, or NaN if there is one.
+  const holds = ({ length, 0: first }: Float32Array) => length === 0 || Number.isFinite(first);
+  if (logits.every(holds) && top.every((each) => each === undefined || holds(each.logits))) return;
+  throw notFinite("logits are not finite numbers");
 }
 
 /** One array per segment. */
-function viewsOf(logits: Float32Array, counts: readonly number[], vocabSize: number): Float32Array[] {
+function viewsOf(logits: Float32Array, counts: readonly number[], { spec }: CudaPass): Float32Array[] {
   let row = 0;
   return counts.map((count) => {
-    const from = row * vocabSize;
+    const from = row * spec.vocabSize;
     row += count;
-    return logits.subarray(from, row * vocabSize);
+    return logits.subarray(from, row * spec.vocabSize);
   });
 }
 
@@ -180,4 +237,17 @@ function enqueueHead(pass: CudaPass, model: CudaModelWeights, rows: readonly num
   steps.readHead(ctx, rows.length, read, headStreams, headMixes, headX);
   observe(pass, model.head.name, headX, rows.length, hidden);
   steps.multiply(ctx, rows.length, headX, hidden, [model.head.matrix], [logits], work.input);
+}
+
+/** The candidates of the first `rows` rows of logits, behind the flag. */
+function enqueueTop({ ctx, steps, spec, buffers }: CudaPass, rows: number): void {
+  const work = { candidates: buffers.topCandidates, sums: buffers.topSums };
+  steps.topLogits(
+    ctx,
+    rows,
+    spec.vocabSize,
+    buffers.logits,
+    work,
+    buffers.results.slice(RESULT_HEADER_BYTES),
+  );
 }

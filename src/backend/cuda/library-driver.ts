@@ -126,11 +126,13 @@ export class LibraryDriver implements CudaDriver {
     this.#check("cuMemFreeHost", this.#symbols.cuMemFreeHost(memory.address));
   }
 
-  pin(address: number, bytes: number): void {
+  pin(memory: HostMemory, bytes: number): void {
+    const address = this.#addressOf(memory);
     this.#check("cuMemHostRegister", this.#symbols.cuMemHostRegister_v2(address, bytes, 0), bytes);
   }
 
-  unpin(address: number): void {
+  unpin(memory: HostMemory): void {
+    const address = this.#addressOf(memory);
     this.#check("cuMemHostUnregister", this.#symbols.cuMemHostUnregister(address));
   }
 
@@ -270,6 +272,10 @@ export class LibraryDriver implements CudaDriver {
 
   destroyGraph(graph: Handle): void {
     this.#check("cuGraphExecDestroy", this.#symbols.cuGraphExecDestroy(graph));
+  }
+
+  #addressOf(memory: HostMemory): number {
+    return typeof memory === "number" ? memory : Number(this.#koffi.address(memory));
   }
 
   #device(ordinal: number): number {

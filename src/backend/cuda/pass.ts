@@ -56,9 +56,11 @@ export function isRepeatable({ batch, options }: CudaPass): boolean {
   return !watched && batch.segments.every(({ count }) => count === 1);
 }
 
+const LOGITS_MARKS = { none: "", last: "+", top: "*", all: "=" } as const;
+
 /** Equal for steps of the same sequences in the same order with the same logits wanted. */
 export function stepKey({ batch }: CudaPass): string {
-  return batch.segments.map(({ kv, logits }) => `${kv.id}${logits === "none" ? "" : "+"}`).join(" ");
+  return batch.segments.map(({ kv, logits }) => `${kv.id}${LOGITS_MARKS[logits]}`).join(" ");
 }
 
 /** Runs all steps of a pass over `products`, showing their input where the caller wants to see it. */

@@ -6,19 +6,32 @@ import { type DeviceBuffer, DeviceMemory } from "./device-memory.ts";
 import type { DeviceInfo } from "./driver.ts";
 import { attentionScratchBytes, DECODE_STATE_BYTES, selectionScratchBytes } from "./sequence-plans.ts";
 import type { DeviceStream } from "./stream.ts";
+import { resultBytes, topLogitsWorkBytes } from "./top-logits-steps.ts";
 
 /** Rows of the output head that are computed at a time: logits of more come back in pieces. */
 export const HEAD_ROWS = 64;
 
 type Activation = keyof ReturnType<typeof scratchValuesPerToken>;
 type HeadPart = "headStreams" | "headX" | "headMixes" | "logits";
-type Input = "tokenIds" | "positions" | "states" | "flag";
+type Input = "tokenIds" | "positions" | "states";
 
-/** All arrays are row-major over tokens; the first `tokens` rows of a call are valid. */
-export type ScratchBuffers = Record<
-  Activation | HeadPart | Input | "mixes" | "parts" | "stats" | "frequencies",
-  DeviceBuffer
->;
+type Part =
+  | Activation
+  | HeadPart
+  | Input
+  | "mixes"
+  | "parts"
+  | "stats"
+  | "frequencies"
+  | "results"
+  | "topCandidates"
+  | "topSums";
+
+/**
+ * All arrays are row-major over tokens; the first `tokens` rows of a call are valid. `flag` is the first word of `results`,
+ * so that both come back in one copy.
+ */
+export type ScratchBuffers = Record<Part | "flag", DeviceBuffer>;
 
 /** What the sizes depend on. */
 export interface ScratchLimits {
@@ -39,7 +52,8 @@ export class CudaScratch {
   constructor(stream: DeviceStream, limits: ScratchLimits) {
     this.#limits = limits;
     this.#memory = new DeviceMemory(stream.driver);
-    this.buffers = this.#memory.allocateParts("scratch", scratchSizes(limits));
+    const parts = this.#memory.allocateParts("scratch", scratchSizes(limits));
+    this.buffers = { ...parts, flag: parts.results.slice(0, 4) };
   }
 
   /** Bytes held. */
@@ -74,16 +88,13 @@ export class CudaScratch {
 }
 
 /** Bytes of every fixed buffer. */
-export function scratchSizes({
-  spec,
-  device,
-  maxBatchTokens,
-}: ScratchLimits): Record<keyof ScratchBuffers, number> {
+export function scratchSizes({ spec, device, maxBatchTokens }: ScratchLimits): Record<Part, number> {
   const perToken = Object.entries(scratchValuesPerToken(spec)).map(([name, values]) => {
     return [name, 4 * values * maxBatchTokens];
   });
   const { hyperCount: n } = spec;
   const head = headValuesPerRow(spec);
+  const top = topLogitsWorkBytes(HEAD_ROWS, spec.vocabSize);
   const attention = attentionScratchBytes(device, spec.headCount, spec.headDim);
   return {
     ...(Object.fromEntries(perToken) as Record<Activation, number>),
@@ -91,7 +102,9 @@ export function scratchSizes({
     tokenIds: 4 * maxBatchTokens,
     positions: 4 * maxBatchTokens,
     states: DECODE_STATE_BYTES * maxBatchTokens,
-    flag: 4,
+    results: resultBytes(HEAD_ROWS),
+    topCandidates: top.candidates,
+    topSums: top.sums,
     headStreams: 4 * HEAD_ROWS * head.streams,
     headX: 4 * HEAD_ROWS * head.x,
     headMixes: 4 * HEAD_ROWS * n,

@@ -5,6 +5,7 @@ import type { DeviceMatrix } from "./matrix.ts";
 import type * as plans from "./matrix-plans.ts";
 import type * as dense from "./matrix-steps.ts";
 import type * as sequence from "./sequence-steps.ts";
+import type * as top from "./top-logits-steps.ts";
 
 /** The int8 form of activations, written by a product for itself and those beside it. */
 export interface QuantizedInput {
@@ -51,7 +52,8 @@ export type SequenceSteps = Pick<
   | "selectEntries"
   | "attend"
   | "route"
->;
+> &
+  Pick<typeof top, "topLogits">;
 
 /** All steps. */
 export type CudaSteps = MatrixSteps & SequenceSteps;

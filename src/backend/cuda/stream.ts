@@ -31,12 +31,16 @@ export class DeviceStream {
 
   /** Waits for all work so far and fills `values` from the start of `source`. */
   read<Into extends Values>(source: DeviceBuffer, values: Into): Into {
-    if (values.byteLength > 0) {
-      checkRoom(source, values.byteLength);
-      this.driver.copyToHost(values, source.address, values.byteLength, this.handle);
-    }
+    this.enqueueRead(source, values);
     this.synchronize();
     return values;
+  }
+
+  /** The same without waiting: `values` are there once the stream is synchronized. */
+  enqueueRead(source: DeviceBuffer, values: Values): void {
+    if (values.byteLength === 0) return;
+    checkRoom(source, values.byteLength);
+    this.driver.copyToHost(values, source.address, values.byteLength, this.handle);
   }
 
   /** Copies `bytes` (all of `source` by default) to the start of `target`. */
