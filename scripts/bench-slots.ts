@@ -56,23 +56,17 @@ for (let slot = 0; slot < most; slot++) {
     { length: promptTokens },
     (_, at) => (at * 7919 + slot * 104_729 + 11) % spec.vocabSize,
   );
-  last.push(greedy(backend.forward([{ kv, tokens, logits: "last" }]).logits[0]));
+  last.push(backend.forward([{ kv, tokens, logits: "top" }]).top[0]!.ids[0]);
   states.push(kv);
-}
-
-function greedy(logits: Float32Array): number {
-  let best = 0;
-  for (let id = 1; id < logits.length; id++) if (logits[id] > logits[best]) best = id;
-  return best;
 }
 
 /** One token of the first `count` slots. */
 function step(count: number, trace?: TraceSink): void {
   const ranges = states.slice(0, count).map((kv, slot) => {
-    return { kv, tokens: Int32Array.of(last[slot]), logits: "last" as const };
+    return { kv, tokens: Int32Array.of(last[slot]), logits: "top" as const };
   });
-  backend.forward(ranges, { trace }).logits.forEach((logits, slot) => {
-    last[slot] = greedy(logits);
+  backend.forward(ranges, { trace }).top.forEach((top, slot) => {
+    last[slot] = top!.ids[0];
   });
 }
 

@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
 import type { Backend, KvState, TokenRange } from "../backend/backend.ts";
+import { resultOfRows, topOfRow } from "../backend/top-logits.ts";
 import { CancelledError, UsageError } from "../core/errors.ts";
 import { drawBenchCharts } from "./bench-charts.ts";
 import { type BenchFacts, formatFacts } from "./bench-facts.ts";
@@ -48,7 +49,9 @@ function fakeBackend() {
       (range.kv as ReturnType<typeof makeKv>).grow(range.tokens.length);
       calls.push(range.tokens.length);
       clock.ms += 10 + range.tokens.length;
-      return { logits: [range.logits === "none" ? new Float32Array(0) : Float32Array.of(0, 5, 4, 1)] };
+      return resultOfRows(ranges, [
+        range.logits === "none" ? new Float32Array(0) : Float32Array.of(0, 5, 4, 1),
+      ]);
     },
   } as unknown as Backend;
   return { backend, clock, calls };
@@ -84,6 +87,8 @@ test("only the new suffix is timed, generation is undone, and known delays are r
 test("banned tokens are not generated, the lowest id wins ties", () => {
   expect(greedyToken(Float32Array.of(1, 3, 3), [])).toBe(1);
   expect(greedyToken(Float32Array.of(1, 3, 2), [1])).toBe(2);
+  expect(greedyToken(topOfRow(Float32Array.of(1, 3, 3)), [])).toBe(1);
+  expect(greedyToken(topOfRow(Float32Array.of(1, 3, 2)), [1])).toBe(2);
 });
 
 test("a prompt shorter than the last frontier and a too small a state are refused", async () => {

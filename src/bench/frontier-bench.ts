@@ -1,7 +1,7 @@
 // Speed at context frontiers: one KV state grows to each frontier, only the new suffix is timed as prefill, then
 // a fixed greedy continuation is timed as decode, and the state is put back. Snapshots stay outside the timing.
 // Knows the Backend interface only.
-import type { Backend, KvState } from "../backend/backend.ts";
+import type { Backend, KvState, TopLogits } from "../backend/backend.ts";
 import { CancelledError, Ds4Error, UsageError } from "../core/errors.ts";
 import type { ProgressListener } from "../core/progress.ts";
 
@@ -194,20 +194,25 @@ async function decode(
   const now = options.now ?? (() => performance.now());
   const label = `decode at ${frontier}`;
   const stepsMs: number[] = [];
-  let logits = firstLogits;
+  let logits: Float32Array | TopLogits = firstLogits;
   for (let index = 0; index < options.genTokens; index++) {
     await yieldToEvents(options.signal);
     const started = now();
     const token = greedyToken(logits, options.bannedTokens ?? []);
-    [logits] = backend.forward([{ kv, tokens: Int32Array.of(token), logits: "last" }]).logits;
+    // What a session asks for: candidates.
+    const result = backend.forward([{ kv, tokens: Int32Array.of(token), logits: "top" }]);
+    logits = result.top[0] ?? result.logits[0];
     stepsMs.push(now() - started);
     options.onProgress?.({ label, done: index + 1, total: options.genTokens, unit: "tokens" });
   }
   return stepsMs;
 }
 
-/** Index of the largest logit that is not banned; the lowest id wins ties. */
-export function greedyToken(logits: Float32Array, banned: readonly number[]): number {
+/** Index of the largest logit that is not banned, of a row or its candidates; the lowest id wins ties. */
+export function greedyToken(logits: Float32Array | TopLogits, banned: readonly number[]): number {
+  if (!(logits instanceof Float32Array)) {
+    return logits.ids.find((id) => !banned.includes(id)) ?? greedyToken(logits.row(), banned);
+  }
   let best = -1;
   for (let id = 0; id < logits.length; id++) {
     if (banned.includes(id)) continue;
