@@ -1,5 +1,7 @@
 // Checks the CUDA backend on this machine's GPU: every kernel against the CPU's kernels on random inputs, small models
 // against the reference backend, the nano model against its vectors. `npm run cuda:check [-- --only TEXT --model FILE]`.
+// With --emulate (`npm run cuda:emulate`) the kernels run on the processor, as test/cuda/emulation builds them: slowly, so
+// name a group with --only.
 //
 // Needs node, build/Release/ds4.node, build/cuda/ds4.fatbin, and of node_modules only koffi, @koromix and node-gyp-build.
 // Each group runs in a process of its own, so that a kernel that takes the device down takes only its group along.
@@ -8,16 +10,19 @@ import { readdirSync } from "node:fs";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { DeviceMemory } from "../src/backend/cuda/device-memory.ts";
-import { loadCudaDriver } from "../src/backend/cuda/load-driver.ts";
-import { type OpenDevice, openDevice } from "../src/backend/cuda/open-device.ts";
+import { readKernelImage } from "../src/backend/cuda/kernel-image.ts";
+import { loadCudaDriver, openCudaDriver } from "../src/backend/cuda/load-driver.ts";
+import { type DeviceOptions, type OpenDevice, openDevice } from "../src/backend/cuda/open-device.ts";
 import { loadNative } from "../src/backend/native.ts";
 import { nativeKernels } from "../src/backend/native-kernels.ts";
 import { formatBytes } from "../src/core/units.ts";
 import { CheckBench, type CheckRow, type KernelCheck } from "../test/cuda/kernel-check.ts";
 import { MODEL_VARIABLE } from "../test/cuda/model.check.ts";
+import { buildCudaEmulation } from "./cuda-emulation.ts";
 
 const CHECKS = join(import.meta.dirname, "..", "test", "cuda");
 const GROUP_TIMEOUT_MS = 300_000;
+const EMULATED_GROUP_TIMEOUT_MS = 3_600_000;
 /** Before the JSON that a group's process prints. */
 const RESULT_MARK = "@rows ";
 
@@ -28,6 +33,8 @@ const { values } = parseArgs({
     /** Nano model with exact weights. */
     model: { type: "string" },
     device: { type: "string", default: "0" },
+    /** Without a GPU. */
+    emulate: { type: "boolean", default: false },
     /** Every comparison, not only groups and failures. */
     verbose: { type: "boolean" },
     json: { type: "boolean" },
@@ -62,16 +69,27 @@ async function findChecks(): Promise<KernelCheck[]> {
   const modules = await Promise.all(files.sort().map((name) => import(join(CHECKS, name))));
   const wholeModels = (check: KernelCheck) => (/^(tiny|nano)/.test(check.name) ? 1 : 0);
   const found = modules.flatMap((module) => module.checks as readonly KernelCheck[]);
-  return [probe, ...found.sort((a, b) => wholeModels(a) - wholeModels(b))];
+  const sorted = found.sort((a, b) => wholeModels(a) - wholeModels(b));
+  return values.emulate ? sorted : [probe, ...sorted];
+}
+
+/** The device that is checked. Throws an Error where there is none. */
+async function deviceOptions(onProgress?: (line: string) => void): Promise<Required<DeviceOptions>> {
+  const emulation = values.emulate ? await buildCudaEmulation(onProgress) : undefined;
+  const load = emulation === undefined ? loadCudaDriver() : openCudaDriver(emulation.libraryPath);
+  if (load.driver === null) throw new Error(`no CUDA device: ${load.reason}`);
+  const kernelImage = emulation?.kernelImage ?? readKernelImage();
+  return { driver: load.driver, device: Number(values.device), kernelImage };
 }
 
 async function runHere(check: KernelCheck): Promise<CheckRow[]> {
   const { addon, reason } = loadNative();
   if (addon === null) throw new Error(`the native addon does not load: ${reason}`);
-  const device = openDevice({ device: Number(values.device) });
+  const options = await deviceOptions();
+  const device = openDevice(options);
   const kernels = nativeKernels(addon);
   const workspace = new kernels.Workspace(4);
-  const bench = new CheckBench(device, kernels, workspace, new DeviceMemory(device.driver));
+  const bench = new CheckBench(device, kernels, workspace, new DeviceMemory(device.driver), options);
   const rows = await check.run(bench);
   bench.close();
   workspace.close();
@@ -81,10 +99,17 @@ async function runHere(check: KernelCheck): Promise<CheckRow[]> {
 
 function runApart(name: string): GroupResult {
   const started = performance.now();
-  const args = [import.meta.filename, "--group", name, "--device", values.device];
+  const args = [
+    import.meta.filename,
+    "--group",
+    name,
+    "--device",
+    values.device,
+    ...(values.emulate ? ["--emulate"] : []),
+  ];
   const child = spawnSync(process.execPath, args, {
     encoding: "utf8",
-    timeout: GROUP_TIMEOUT_MS,
+    timeout: values.emulate ? EMULATED_GROUP_TIMEOUT_MS : GROUP_TIMEOUT_MS,
     maxBuffer: 2 ** 28,
     env: { ...process.env, [MODEL_VARIABLE]: values.model ?? "" },
   });
@@ -124,18 +149,18 @@ function report({ name, rows, failure, seconds }: GroupResult): void {
   if (failure !== undefined) console.log(failure.replace(/^/gm, "       "));
 }
 
-function describeDevice(): void {
-  const load = loadCudaDriver();
-  if (load.driver === null) throw new Error(`no CUDA device: ${load.reason}`);
+async function describeDevice(): Promise<void> {
+  const options = await deviceOptions(console.log);
+  const { driver } = options;
   let device: OpenDevice | undefined;
   try {
-    device = openDevice({ driver: load.driver, device: Number(values.device) });
+    device = openDevice(options);
     const { name, computeCapability, multiprocessors, integrated } = device.device;
-    const { freeBytes, totalBytes } = load.driver.memoryInfo();
+    const { freeBytes, totalBytes } = driver.memoryInfo();
     console.log(
       `${name}: compute capability ${(computeCapability / 10).toFixed(1)}, ${multiprocessors} multiprocessors, ` +
         `${integrated ? "unified memory" : "own memory"}, ${formatBytes(freeBytes)} of ${formatBytes(totalBytes)} free; ` +
-        `driver for CUDA ${load.driver.version / 1000}, node ${process.versions.node}`,
+        `driver for CUDA ${driver.version / 1000}, node ${process.versions.node}`,
     );
   } finally {
     device?.close();
@@ -150,7 +175,7 @@ async function main(): Promise<void> {
     console.log(RESULT_MARK + JSON.stringify(await runHere(check)));
     return;
   }
-  describeDevice();
+  await describeDevice();
   const chosen = checks.filter(({ name }) => name.includes(values.only ?? ""));
   if (chosen.length === 0) throw new Error(`--only "${values.only}" matches no group`);
   const results: GroupResult[] = [];

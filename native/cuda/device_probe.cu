@@ -1,8 +1,8 @@
 // Says that code runs on a device at all, and which: what `cuda:check` launches first. And how many products its tensor
 // cores do: what `cuda:bench` compares with.
 // Bytes moved: none worth measuring.
-#include "intrinsics.cuh"
-#include "tensor_core.cuh"
+#include "cuda/intrinsics.cuh"
+#include "cuda/tensor_core.cuh"
 
 /// out[0] = architecture that the running code was compiled for (900 for sm_90a), out[1 + i] = i + addend for i < count.
 extern "C" __global__ void probeDevice(int32_t* out, int32_t count, int32_t addend) {

@@ -9,7 +9,8 @@ namespace ds4::cuda {
 
 constexpr int kFloatTile = 64, kFloatCols = 32;
 
-struct FloatShared {
+// Weights are read as float4.
+struct alignas(16) FloatShared {
   float weights[kFloatCols][kFloatTile];
   float x[kFloatCols][kFloatTile + 1];
 };

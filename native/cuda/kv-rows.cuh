@@ -1,7 +1,7 @@
 // Rows of a sequence's caches and values beside them as sums of halves. One part: float16. Two: 22 bits, and nothing below
 // 2^-25 of it is kept.
 #pragma once
-#include "tensor_core.cuh"
+#include "cuda/tensor_core.cuh"
 
 namespace ds4::cuda {
 

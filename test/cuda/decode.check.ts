@@ -45,7 +45,7 @@ function contextErrors(found: Backend, expected: Backend): number[] {
   return errors.sort((x, y) => x - y);
 }
 
-async function checkRecipe({ ctx }: CheckBench, recipe: Recipe): Promise<CheckRow[]> {
+async function checkRecipe({ deviceOptions }: CheckBench, recipe: Recipe): Promise<CheckRow[]> {
   const { addon, reason } = loadNative();
   if (addon === null) throw new Ds4Error("native", `the check needs the native addon: ${reason}`);
   const folder = mkdtempSync(join(tmpdir(), "ds4-decode-"));
@@ -53,7 +53,7 @@ async function checkRecipe({ ctx }: CheckBench, recipe: Recipe): Promise<CheckRo
     const path = join(folder, `${recipe}.gguf`);
     await synthesize(path, { spec: firstLayers(shapeSpec("nano"), LAYERS), recipe, seed: 1 });
     const [file, same] = [openGguf(path), openGguf(path)];
-    const found = createCudaBackend(file, addon, { driver: ctx.stream.driver, kvType: "f16x2" });
+    const found = createCudaBackend(file, addon, { ...deviceOptions, kvType: "f16x2" });
     const expected = createCpuBackend(same, addon, {});
     const errors = contextErrors(found, expected);
     for (const each of [found, expected, file, same]) each.close();

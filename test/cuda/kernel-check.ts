@@ -2,6 +2,7 @@
 import type { CudaContext } from "../../src/backend/cuda/context.ts";
 import type { DeviceBuffer, DeviceMemory } from "../../src/backend/cuda/device-memory.ts";
 import { floatsOfRows, type RowParts, rowsOfFloats } from "../../src/backend/cuda/half-rows.ts";
+import type { DeviceOptions } from "../../src/backend/cuda/open-device.ts";
 import type { NativeKernels, Workspace } from "../../src/backend/native-kernels.ts";
 
 /** One comparison: it holds when `error` is at most `bound` (an error that is no number never is). */
@@ -22,9 +23,18 @@ export class CheckBench {
   readonly ctx: CudaContext;
   readonly cpu: NativeKernels;
   readonly workspace: Workspace;
+  /** What opens the same device again. */
+  readonly deviceOptions: DeviceOptions;
   readonly #memory: DeviceMemory;
 
-  constructor(ctx: CudaContext, cpu: NativeKernels, workspace: Workspace, memory: DeviceMemory) {
+  constructor(
+    ctx: CudaContext,
+    cpu: NativeKernels,
+    workspace: Workspace,
+    memory: DeviceMemory,
+    deviceOptions: DeviceOptions = { driver: ctx.stream.driver },
+  ) {
+    this.deviceOptions = deviceOptions;
     this.ctx = ctx;
     this.cpu = cpu;
     this.workspace = workspace;

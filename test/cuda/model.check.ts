@@ -26,10 +26,10 @@ const TOKENS = 140;
 const LAST_LOGITS = { f16: 1e-2, f16x2: 2e-3 } as const;
 const CHUNKS = [1, 7, 64, TOKENS];
 
-function open({ ctx }: CheckBench, file: GgufFile, options: CudaOptions = {}): Backend {
+function open({ deviceOptions }: CheckBench, file: GgufFile, options: CudaOptions = {}): Backend {
   const { addon, reason } = loadNative();
   if (addon === null) throw new Ds4Error("native", `the check needs the native addon: ${reason}`);
-  return createCudaBackend(file, addon, { driver: ctx.stream.driver, ...options });
+  return createCudaBackend(file, addon, { ...deviceOptions, ...options });
 }
 
 /** Logits after every token, [tokens, vocab]. */
