@@ -35,6 +35,7 @@ void Block::prepare(Dim at) {
   ready_.clear();
   now_.clear();
   polling_.clear();
+  sleeping_.clear();
   bulkCopies.clear();
   live_ = count;
   // As much as asked for and no more: what lies behind is poisoned too, and what is written there shows.
@@ -147,6 +148,17 @@ void Block::meetWarp(const char* what) {
 void Block::meetAt(int id, int threads, bool waits) {
   if (id < 1 || id >= kNamedBarriers) fail(kLaunchFailed, "barrier %d: expected 1 to %d", id, kNamedBarriers - 1);
   meet(named_[id], threads, "a named barrier", waits);
+}
+
+void Block::sleep(const char* what) {
+  current->waitsFor = what;
+  sleeping_.push_back(current);
+  leave();
+}
+
+void Block::wake() {
+  ready_.insert(ready_.end(), sleeping_.begin(), sleeping_.end());
+  sleeping_.clear();
 }
 
 void Block::waitForOthers() {

@@ -4,7 +4,8 @@
 #pragma once
 #include <cstdint>
 #include <cstring>
-#include <memory>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "emulation/fiber.h"
@@ -70,13 +71,16 @@ class Block {
   void meetWarp(const char* what);
   /// Named barrier: comes, and waits unless `only` arriving.
   void meetAt(int id, int threads, bool waits);
+  /// Waits until a thread of this block calls `wake`, or for ever.
+  void sleep(const char* what);
+  void wake();
   /// Gives way until other blocks may have done something.
   void waitForOthers();
   /// Makes this failure the launch's and leaves the thread for good.
   [[noreturn]] void fail(Result result, const char* format, ...) __attribute__((format(printf, 3, 4)));
 
   /// Copies into shared memory that complete on a barrier there.
-  std::vector<std::pair<uint64_t*, PendingCopy>> bulkCopies;
+  std::vector<std::pair<const uint64_t*, PendingCopy>> bulkCopies;
 
  private:
   static void enterThread();
@@ -93,7 +97,7 @@ class Block {
   std::vector<Warp> warps_;
   Meeting all_;
   Meeting named_[kNamedBarriers];
-  std::vector<Thread*> ready_, now_, polling_;
+  std::vector<Thread*> ready_, now_, polling_, sleeping_;
   std::vector<unsigned char> dynamicRoom_;
   unsigned char* dynamic_ = nullptr;
   void* scheduler_ = nullptr;

@@ -1,4 +1,4 @@
-// Asynchronous copies of one thread: they come when they are waited for, and the place holds NaN until then.
+// Asynchronous copies: they come when they are waited for, and the place holds NaN until then.
 #pragma once
 #include <cstring>
 #include <vector>
@@ -37,6 +37,27 @@ inline void finishGroups(int pending) {
     if (copies[i].bytes != 0) finish(copies[i]);
   }
   copies.erase(copies.begin(), copies.begin() + static_cast<ptrdiff_t>(end));
+}
+
+/// Copies that complete on a barrier in shared memory.
+inline void startBulkCopy(void* to, const void* from, int bytes, uint64_t* barrier) {
+  constexpr size_t kUnit = 16;
+  checkAlignment(to, kUnit, "a bulk copy");
+  checkAlignment(from, kUnit, "a bulk copy");
+  if (bytes <= 0 || bytes % kUnit != 0) {
+    block->fail(kMisalignedAddress, "a bulk copy of %d bytes, expected a multiple of %zu", bytes, kUnit);
+  }
+  memset(to, kPoison, static_cast<size_t>(bytes));
+  block->bulkCopies.push_back({barrier, {to, from, static_cast<size_t>(bytes)}});
+  block->wake();
+}
+
+/// All copies of a barrier have come. False: none was begun.
+inline bool finishBulkCopies(const uint64_t* barrier) {
+  return std::erase_if(block->bulkCopies, [&](const auto& each) {
+           if (each.first == barrier) finish(each.second);
+           return each.first == barrier;
+         }) > 0;
 }
 
 }  // namespace emulation

@@ -1,10 +1,9 @@
-// In place of native/cuda/copies.cuh, which says what each of these does. A copy comes when its barrier is waited for, so
-// that whoever reads too early reads NaN. A barrier holds its phases that were begun; of waits, it sees the last one begun.
+// In place of native/cuda/copies.cuh, which says what each of these does. A copy comes when its barrier is waited for, so that
+// whoever reads too early reads NaN. A barrier holds how many of its phases are complete.
 #pragma once
 #include <cuda_runtime.h>
 
 #include <cstdint>
-#include <vector>
 
 #include "pending_copies.h"
 
@@ -15,28 +14,24 @@ inline void publishCopyBarriers() {}
 inline void publishToCopies() {}
 
 inline void fillHalf(uint8_t* to, const uint8_t* from, int bytes, uint64_t* barrier, int lane) {
-  for (const void* each : {static_cast<const void*>(to), static_cast<const void*>(from)}) {
-    emulation::checkAlignment(each, 16, "a bulk copy");
-  }
-  if (bytes <= 0 || bytes % 16 != 0) {
-    emulation::block->fail(emulation::kMisalignedAddress, "a bulk copy of %d bytes, expected a multiple of 16", bytes);
-  }
-  if (lane == 0) ++*barrier;
+  if ((lane & 15) == 0) emulation::startBulkCopy(to, from, bytes, barrier);
   __syncwarp();
-  if ((lane & 15) != 0) return;
-  memset(to, emulation::kPoison, static_cast<size_t>(bytes));
-  emulation::block->bulkCopies.push_back({barrier, {to, from, static_cast<size_t>(bytes)}});
+}
+
+inline void fillStage(uint8_t* to, const uint8_t* from, uint8_t* secondTo, const uint8_t* secondFrom, int bytes,
+                      uint64_t* barrier) {
+  if (emulation::current->lane == 0) {
+    emulation::startBulkCopy(to, from, bytes, barrier);
+    emulation::startBulkCopy(secondTo, secondFrom, bytes, barrier);
+  }
+  __syncwarp();
 }
 
 inline void waitForStage(uint64_t* barrier, uint32_t parity) {
-  if (((*barrier - 1) & 1) != parity) {
-    emulation::block->fail(emulation::kLaunchFailed, "waits for parity %u of a barrier after %llu phases", parity,
-                           static_cast<unsigned long long>(*barrier));
+  while ((*barrier & 1) == parity) {
+    if (emulation::finishBulkCopies(barrier)) ++*barrier;
+    else emulation::block->sleep("a copy that nobody began");
   }
-  std::erase_if(emulation::block->bulkCopies, [&](const auto& each) {
-    if (each.first == barrier) emulation::finish(each.second);
-    return each.first == barrier;
-  });
 }
 
 }  // namespace ds4::cuda

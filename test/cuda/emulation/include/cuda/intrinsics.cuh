@@ -49,6 +49,8 @@ inline void waitAt(int id, int threads) { emulation::block->meetAt(id, threads, 
 
 inline unsigned int countArrival(unsigned int* counter, unsigned int last) { return atomicInc(counter, last); }
 
+inline unsigned int countInBlock(unsigned int* counter, unsigned int last) { return atomicInc(counter, last); }
+
 inline unsigned int addRelease(unsigned int* counter, unsigned int value) {
   const unsigned int before = __atomic_fetch_add(counter, value, __ATOMIC_RELEASE);
   emulation::block->launch->noteProgress();
