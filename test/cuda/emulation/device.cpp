@@ -8,11 +8,12 @@ namespace emulation {
 namespace {
 constexpr unsigned kRegisters = 65536, kRegistersOfThread = 128;
 constexpr size_t kReservedSharedBytes = 1024;  // per block
+constexpr int kMostMultiprocessors = 32;         // a resident block is a thread of the operating system
 }  // namespace
 
 unsigned multiprocessors() {
   const char* text = getenv("DS4_EMULATED_MULTIPROCESSORS");
-  return text == nullptr ? 4 : static_cast<unsigned>(std::clamp(atoi(text), 1, 1024));
+  return text == nullptr ? 4 : static_cast<unsigned>(std::clamp(atoi(text), 1, kMostMultiprocessors));
 }
 
 unsigned residentBlocks(unsigned threads, size_t sharedBytes) {
