@@ -58,7 +58,7 @@ class Launch {
   const unsigned most_;  // blocks that the device would hold
   std::atomic<unsigned> next_{0};
   std::atomic<int> idle_{0};
-  std::atomic<int64_t> changedNs_{0};  // when something happened last
+  std::atomic<int64_t> naps_{0};  // of all blocks, since something happened last
   std::atomic<bool> failed_{false};
   std::mutex mutex_;
   std::condition_variable ended_;
