@@ -5,7 +5,6 @@
 // --csv: the kernels' table goes to FILE, the model's sweep to FILE with "-model" before the ending. --svg draws the sweep.
 // Needs what cuda:check needs, and with a model what `ds4 bench` needs.
 import { readFileSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
 import { extname, join } from "node:path";
 import { parseArgs } from "node:util";
 import { DeviceMemory } from "../src/backend/cuda/device-memory.ts";
@@ -18,18 +17,13 @@ import { CheckBench } from "../test/cuda/kernel-check.ts";
 import { measureMatrices } from "../test/cuda/matrix.bench.ts";
 import { type BenchRow, benchCsv, benchTable, Meter } from "../test/cuda/meter.ts";
 import { measureSequences } from "../test/cuda/sequence.bench.ts";
-import { driverVersion, ds4, withModelFile } from "./model-file.ts";
+import { driverVersion, ds4, MODEL_OPTIONS, withModelFile } from "./model-file.ts";
 
 const AREAS = { matrices: measureMatrices, sequences: measureSequences };
 
 const { values } = parseArgs({
   options: {
-    model: { type: "string", short: "m" },
-    /** Write a file with random weights first, of this recipe, and measure it. */
-    synth: { type: "string" },
-    layers: { type: "string" },
-    /** Where that file goes. */
-    folder: { type: "string", default: tmpdir() },
+    ...MODEL_OPTIONS,
     only: { type: "string" },
     "ctx-max": { type: "string", default: "8192" },
     "kv-type": { type: "string", default: "f16" },

@@ -9,7 +9,6 @@
 // fits the driver), and a C++ compiler.
 import { spawnSync } from "node:child_process";
 import { copyFileSync, existsSync, readFileSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
 import { basename, join } from "node:path";
 import { parseArgs } from "node:util";
 import { gunzipSync } from "node:zlib";
@@ -21,7 +20,7 @@ import { stepTimes } from "../test/cuda/trace/steps.ts";
 import { compileForCupti, findCupti, traceEnvironment } from "../test/cuda/trace/trace-library.ts";
 import { type TraceFacts, type TraceReport, traceCsv, traceText } from "../test/cuda/trace/trace-report.ts";
 import type { DecodeOutcome, DecodeRun } from "../test/cuda/trace/traced-decode.ts";
-import { driverVersion, withModelFile } from "./model-file.ts";
+import { driverVersion, MODEL_OPTIONS, withModelFile } from "./model-file.ts";
 
 const TRACED = join(import.meta.dirname, "..", "test", "cuda", "trace", "traced-decode.ts");
 const LEAST_TOKENS = 4;
@@ -29,10 +28,7 @@ const MOST_TOKENS = 1000;
 
 const { values } = parseArgs({
   options: {
-    model: { type: "string", short: "m" },
-    synth: { type: "string" },
-    layers: { type: "string" },
-    folder: { type: "string", default: tmpdir() },
+    ...MODEL_OPTIONS,
     ctx: { type: "string", default: "2048" },
     tokens: { type: "string", default: "24" },
     "kv-type": { type: "string", default: "f16" },

@@ -1,9 +1,20 @@
 // What scripts that measure a model share: its file, the `ds4` command, the driver's version.
 import { spawnSync } from "node:child_process";
 import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 
 const CLI = join(import.meta.dirname, "..", "src", "cli", "ds4.ts");
+
+/** The flags that say which file, for `parseArgs`. */
+export const MODEL_OPTIONS = {
+  model: { type: "string", short: "m" },
+  /** Write a file with random weights first, of this recipe, and measure it. */
+  synth: { type: "string" },
+  layers: { type: "string" },
+  /** Where that file goes. */
+  folder: { type: "string", default: tmpdir() },
+} as const;
 
 /** Which file: one that is there, or one of random weights that is written first. */
 export interface ModelChoice {

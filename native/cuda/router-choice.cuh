@@ -2,6 +2,8 @@
 #pragma once
 #include <cstdint>
 
+#include "cuda/float-order.cuh"
+
 namespace ds4::cuda {
 
 /// Constants and weights of a router: exactly one of bias [experts] and table [vocab, used] (rows by token id) is given.
@@ -17,12 +19,6 @@ __device__ __forceinline__ float sqrtSoftplus(float x) { return sqrtf(fmaxf(x, 0
 
 /// Experts that a lane of a warp keeps in registers.
 constexpr int kExpertsPerLane = 16;
-
-/// Numbers in the order of floats; NaN is not expected.
-__device__ __forceinline__ uint32_t orderOf(float value) {
-  const uint32_t bits = __float_as_uint(value);
-  return (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
-}
 
 // The largest rank, the lower index on ties, in every lane; 0 is no rank.
 __device__ __forceinline__ int bestOf(const uint32_t (&ranks)[kExpertsPerLane], int experts) {

@@ -1,7 +1,9 @@
 // Exact top-k of the indexer's scores: radix select over order-preserving keys, then ascending compaction. Up to five
-// passes over 4 bytes per entry, in registers up to 8,192 entries, then the first from L2, the rest from L1 up to about 40,000: limited by one block's share of
-// shared-memory atomics and loads (a few microseconds at 25,000 entries). Longer rows are cut into chunks whose own best
-// are found by one block each (`select_chunks`), then merged (`select_merged`): chunks are in order, so ties stay exact.
+// passes over 4 bytes per entry, in registers up to 8,192 entries, then the first from L2, the rest from L1 up to about
+// 40,000: limited by one block's share of shared-memory atomics and loads (a few microseconds at 25,000 entries). Longer rows
+// are cut into chunks whose own best are found by one block each (`select_chunks`), then merged (`select_merged`): chunks are
+// in order, so ties stay exact.
+#include "cuda/float-order.cuh"
 #include "cuda/overlap.cuh"
 #include "cuda/select-top.cuh"
 #include "decode_state.cuh"
@@ -16,8 +18,7 @@ constexpr int kThreads = ds4::cuda::kSelectThreads;
 
 // Larger score, larger key; NaN as -infinity, both zeros alike.
 __device__ uint32_t orderedKey(float score) {
-  const uint32_t bits = __float_as_uint(isnan(score) ? -INFINITY : score + 0.0f);
-  return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
+  return ds4::cuda::orderOf(isnan(score) ? -INFINITY : score + 0.0f);
 }
 
 __device__ void selectAll(int visible, int32_t* selected) {

@@ -1,6 +1,7 @@
 // What sampling needs of a row of logits: its 256 largest with their ids, in order, and the sum of exp over all. Blocks take
 // 4,096 logits each and leave their own largest, one block per row merges those: 4 bytes per logit and 1 KiB per block come
 // from L2, 2 KiB go out. Not measured yet.
+#include "cuda/float-order.cuh"
 #include "cuda/overlap.cuh"
 #include "cuda/select-top.cuh"
 #include "reductions.cuh"
@@ -17,8 +18,7 @@ constexpr int kChunk = 4096;
 // Larger logit, larger key; NaN above all, both zeros alike.
 __device__ uint32_t logitKey(float logit) {
   if (isnan(logit)) return 0xffffffffu;
-  const uint32_t bits = __float_as_uint(logit + 0.0f);
-  return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
+  return ds4::cuda::orderOf(logit + 0.0f);
 }
 
 // The largest value of the block in every thread. `room` [kWarps] is shared and may be used again after the call.

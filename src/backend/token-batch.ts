@@ -63,6 +63,20 @@ export function wantedRows({ logits, count }: Pick<Segment<KvState>, "logits" | 
   return { none: 0, last: 1, top: 1, all: count }[logits];
 }
 
+/** Views of each segment's rows of `logits` [rows, vocabSize], where `counts` rows of each lie one after another. */
+export function rowsOfSegments(
+  logits: Float32Array,
+  counts: readonly number[],
+  vocabSize: number,
+): Float32Array[] {
+  let row = 0;
+  return counts.map((count) => {
+    const from = row * vocabSize;
+    row += count;
+    return logits.subarray(from, row * vocabSize);
+  });
+}
+
 /** Throws `session` unless 1 <= capacityTokens <= the model's context. */
 export function checkKvCapacity(spec: ModelSpec, capacityTokens: number): void {
   const limit = spec.contextTokens;

@@ -122,9 +122,9 @@ export class Job {
   }
 
   /**
-   * Samples the next token from `logits` (a row, or its candidates) and reports it; `tokens` is the timeline. Returns why the answer ended, or
-   * undefined when `nextToken` is to be evaluated. Throws `session` on damaged logits, `request` when the constraint is
-   * too ambiguous to follow.
+   * Samples the next token from `logits` (a row, or its candidates) and reports it; `tokens` is the timeline. Returns why
+   * the answer ended, or undefined when `nextToken` is to be evaluated. Throws `session` on damaged logits, `request` when
+   * the constraint is too ambiguous to follow.
    */
   advance(logits: Float32Array | TopLogits, tokens: Int32Array, nowMs: number): FinishReason | undefined {
     const answer = this.#answer;

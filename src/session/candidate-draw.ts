@@ -52,9 +52,19 @@ export function drawCandidate(
   }
   const kept = keptCount(top, params, listed, vocabSize, mask !== undefined);
   if (kept === undefined) return undefined;
+  return ids[walk(weights, kept, random() * massOf(weights, kept))];
+}
+
+/** Whether a token may be chosen; `mask` has one bit per id, lowest first. */
+export function isAllowed(mask: Uint32Array, id: number): boolean {
+  return ((mask[id >> 5] >>> (id & 31)) & 1) === 1;
+}
+
+/** The weight of the first `count` together. */
+function massOf(weights: Float64Array, count: number): number {
   let mass = 0;
-  for (let i = 0; i < kept; i++) mass += weights[i];
-  return ids[walk(weights, kept, random() * mass)];
+  for (let i = 0; i < count; i++) mass += weights[i];
+  return mass;
 }
 
 /** The index at which the running sum of `weights` passes `target`; the last with any weight if rounding left it behind. */
@@ -89,7 +99,7 @@ function listAllowed(
   let max = Number.NEGATIVE_INFINITY;
   for (let i = 0; i < ids.length && logits[i] !== Number.NEGATIVE_INFINITY; i++) {
     const id = ids[i];
-    if (mask !== undefined && ((mask[id >> 5] >>> (id & 31)) & 1) === 0) continue;
+    if (mask !== undefined && !isAllowed(mask, id)) continue;
     if (count === 0) max = logits[i];
     weights[count] = Math.exp((logits[i] - max) * scale);
     allowed[count++] = id;
@@ -124,9 +134,7 @@ function keptCount(
   if (topP >= 1) return kept(Number.POSITIVE_INFINITY);
   if (!choosesAll) {
     if (!isCut) return undefined; // its tokens' mass is not known
-    let mass = 0;
-    for (let i = 0; i < most; i++) mass += weights[i];
-    return kept(topP * mass);
+    return kept(topP * massOf(weights, most));
   }
   const bounds = totalBounds(top, listed, 1 / temperature, vocabSize, isMasked);
   if (bounds === undefined) return undefined;
@@ -146,8 +154,7 @@ function totalBounds(
   vocabSize: number,
   isMasked: boolean,
 ): readonly [number, number] | undefined {
-  let mass = 0;
-  for (let i = 0; i < count; i++) mass += weights[i];
+  const mass = massOf(weights, count);
   if (isWhole) return [mass * (1 - ORDER_ERROR), mass * (1 + ORDER_ERROR)];
   const { logits } = top;
   const all = Math.exp(top.logSumExp() - max);

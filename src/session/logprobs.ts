@@ -2,6 +2,7 @@
 // penalties, temperature and filters. So they do not depend on how the token was sampled.
 import { TOP_LOGITS, type TopLogits } from "../backend/backend.ts";
 import { assert, Ds4Error } from "../core/errors.ts";
+import { largestValues } from "../core/largest-values.ts";
 import { sumExp } from "../core/sum-exp.ts";
 import { argmax } from "./sampler.ts";
 
@@ -40,15 +41,7 @@ export function topLogprobs(
   if (!(logits instanceof Float32Array)) return ofCandidates(logits, chosenId, count);
   const norm = logSumExp(logits);
   const entry = (tokenId: number): TokenLogprob => entryOf(tokenId, logits[tokenId], norm);
-  const ids: number[] = [];
-  for (let id = 0; count > 0 && id < logits.length; id++) {
-    if (ids.length === count && logits[id] <= logits[ids[count - 1]]) continue;
-    if (ids.length === count) ids.pop();
-    let place = ids.length;
-    while (place > 0 && logits[ids[place - 1]] < logits[id]) place--;
-    ids.splice(place, 0, id);
-  }
-  return { chosen: entry(chosenId), top: ids.map(entry) };
+  return { chosen: entry(chosenId), top: Array.from(largestValues(logits, count).places, entry) };
 }
 
 function ofCandidates(

@@ -9,7 +9,7 @@ import { TOP_LOGITS, type TopLogits } from "../backend/backend.ts";
 import { Ds4Error } from "../core/errors.ts";
 import { largestValues } from "../core/largest-values.ts";
 import { Random } from "../core/random.ts";
-import { drawCandidate, keepsAll, walk } from "./candidate-draw.ts";
+import { drawCandidate, isAllowed, keepsAll, walk } from "./candidate-draw.ts";
 import { resolveSampling, type SamplingParams } from "./sampling-params.ts";
 
 /**
@@ -119,8 +119,8 @@ export class Sampler {
     const out = this.#adjusted;
     for (let id = 0; id < logits.length; id++) {
       const value = logits[id];
-      const isAllowed = ((mask[id >> 5] >>> (id & 31)) & 1) === 1;
-      out[id] = isAllowed || !(value < Number.POSITIVE_INFINITY) ? value : Number.NEGATIVE_INFINITY;
+      const stays = isAllowed(mask, id) || !(value < Number.POSITIVE_INFINITY);
+      out[id] = stays ? value : Number.NEGATIVE_INFINITY;
     }
     return out;
   }

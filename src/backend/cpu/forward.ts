@@ -3,7 +3,7 @@
 import type { ModelSpec } from "../../model/model-spec.ts";
 import { headValuesPerRow } from "../../plan/scratch-size.ts";
 import type { ForwardResult } from "../backend.ts";
-import { wantedRows } from "../token-batch.ts";
+import { rowsOfSegments, wantedRows } from "../token-batch.ts";
 import { resultOfRows } from "../top-logits.ts";
 import { attentionStep } from "./attention-step.ts";
 import { expertsStep } from "./experts-step.ts";
@@ -19,7 +19,8 @@ export interface HeadBuffers {
 }
 
 /**
- * Evaluates the batch and returns the wanted logits, views of `head.logits`. The KV states count the tokens only at the end: a pass that throws leaves them as they were.
+ * Evaluates the batch and returns the wanted logits, views of `head.logits`. The KV states count the tokens only at the end:
+ * a pass that throws leaves them as they were.
  */
 export function forwardBatch(pass: Pass, model: ModelWeights, head: HeadBuffers): ForwardResult {
   const { kernels, workspace, spec, scratch, batch, tokens } = pass;
@@ -119,12 +120,7 @@ function outputLogits(pass: Pass, model: ModelWeights, head: HeadBuffers): Float
     kernels.multiply(workspace, rows, head.x, [model.head.matrix], [head.logits]);
     if (!Number.isFinite(head.logits[0])) throw damagedLogits();
   }
-  let row = 0;
-  return counts.map((count) => {
-    const from = row * vocabSize;
-    row += count;
-    return head.logits.subarray(from, row * vocabSize);
-  });
+  return rowsOfSegments(head.logits, counts, vocabSize);
 }
 
 function damagedLogits() {

@@ -2,7 +2,7 @@
 // Nothing in the middle part waits unless the caller wants to see intermediate results.
 import type { ModelSpec } from "../../model/model-spec.ts";
 import type { ForwardResult, TopLogits } from "../backend.ts";
-import { type Segment, wantedRows } from "../token-batch.ts";
+import { rowsOfSegments, type Segment, wantedRows } from "../token-batch.ts";
 import { resultOfRows } from "../top-logits.ts";
 import { attentionStep } from "./attention-step.ts";
 import { enqueueDecode, enqueueDecodeHead } from "./decode-forward.ts";
@@ -44,6 +44,12 @@ export function forwardBatch(pass: CudaPass, model: CudaModelWeights, host: Host
   const counts = segments.map(wantedRows);
   const wanted = segments.flatMap((segment, index) => lastRows(segment, counts[index]));
   const first = wanted.slice(0, HEAD_ROWS);
+  // Where each segment's rows begin among those of the head.
+  let row = 0;
+  const places = counts.map((count) => {
+    row += count;
+    return row - count;
+  });
   const isWhole = wanted.length > HEAD_ROWS || segments.some(({ logits }) => logits === "all");
   const tops = isWhole || segments.every(({ logits }) => logits !== "top") ? 0 : first.length;
   upload(pass);
@@ -63,11 +69,15 @@ export function forwardBatch(pass: CudaPass, model: CudaModelWeights, host: Host
   else enqueue();
   const logits = isWhole ? readLogits(pass, model, host, wanted) : null;
   host.pinned.enqueueResults(pass.buffers.results, tops);
-  const rows = logits === null ? enqueueRows(pass, host.pinned, counts) : viewsOf(logits, counts, pass);
+  const rows =
+    logits === null
+      ? enqueueRows(pass, host.pinned, places, first.length)
+      : rowsOfSegments(logits, counts, pass.spec.vocabSize);
   ctx.stream.synchronize();
   const { flag } = host.pinned;
   if (flag !== 0) throw notFinite(`layer ${flag - 1}: router scores are not finite numbers`);
-  const result = logits === null ? resultOf(pass, host.pinned, rows) : resultOfRows(segments, rows);
+  const result =
+    logits === null ? resultOf(pass, host.pinned, places, first.length, rows) : resultOfRows(segments, rows);
   checkLogits(result);
   for (const segment of segments) segment.kv.advance(segment.count);
   return result;
@@ -161,34 +171,29 @@ function readLogits(
 function enqueueRows(
   { batch, buffers }: CudaPass,
   pinned: HostResults,
-  counts: readonly number[],
+  places: readonly number[],
+  total: number,
 ): Float32Array[] {
-  const total = counts.reduce((sum, count) => sum + count, 0);
-  let index = 0;
-  return batch.segments.map(({ logits }) => {
-    if (logits === "none") return NO_LOGITS;
-    const own = index++;
-    return logits === "last" ? pinned.enqueueRow(buffers.logits, own, total) : NO_LOGITS;
-  });
+  return batch.segments.map(({ logits }, index) =>
+    logits === "last" ? pinned.enqueueRow(buffers.logits, places[index], total) : NO_LOGITS,
+  );
 }
 
 /** The candidates that came back, beside the rows. */
 function resultOf(
   { batch, buffers, ctx }: CudaPass,
   pinned: HostResults,
+  places: readonly number[],
+  total: number,
   logits: Float32Array[],
 ): ForwardResult {
-  const total = batch.segments.filter((segment) => segment.logits !== "none").length;
-  let index = 0;
-  const top = batch.segments.map((segment): TopLogits | undefined => {
-    if (segment.logits === "none") return undefined;
-    const own = index++;
+  const top = batch.segments.map((segment, index): TopLogits | undefined => {
     if (segment.logits !== "top") return undefined;
-    const { ids, logits: values, logSumExp } = pinned.top(own);
+    const { ids, logits: values, logSumExp } = pinned.top(places[index]);
     let taken: Float32Array | undefined;
     const row = () => {
       if (taken !== undefined) return taken;
-      const view = pinned.enqueueRow(buffers.logits, own, total);
+      const view = pinned.enqueueRow(buffers.logits, places[index], total);
       ctx.stream.synchronize();
       taken = view;
       return view;
@@ -203,16 +208,6 @@ function checkLogits({ logits, top }: ForwardResult): void {
   const holds = ({ length, 0: first }: Float32Array) => length === 0 || Number.isFinite(first);
   if (logits.every(holds) && top.every((each) => each === undefined || holds(each.logits))) return;
   throw notFinite("logits are not finite numbers");
-}
-
-/** One array per segment. */
-function viewsOf(logits: Float32Array, counts: readonly number[], { spec }: CudaPass): Float32Array[] {
-  let row = 0;
-  return counts.map((count) => {
-    const from = row * spec.vocabSize;
-    row += count;
-    return logits.subarray(from, row * spec.vocabSize);
-  });
 }
 
 /** The last `count` rows of a segment. */
