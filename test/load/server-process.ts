@@ -19,7 +19,11 @@ export interface ServerProcess {
 /** Starts the server and waits until it is ready. Throws when it ends before. */
 export async function startServer(...flags: string[]): Promise<ServerProcess> {
   const args = [ENTRY, "--port", "0", ...flags];
-  const child = spawn(process.execPath, args, { stdio: ["ignore", "ignore", "pipe"] });
+  // The load test's own settings would be warned of as unknown ones.
+  const env = Object.fromEntries(
+    Object.entries(process.env).filter(([name]) => !name.startsWith("DS4_LOAD_")),
+  );
+  const child = spawn(process.execPath, args, { env, stdio: ["ignore", "ignore", "pipe"] });
   let log = "";
   const exited = new Promise<number | null>((resolve) => child.once("exit", resolve));
   const port = await new Promise<number>((resolve, reject) => {
