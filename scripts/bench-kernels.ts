@@ -10,6 +10,7 @@ import { parseArgs } from "node:util";
 import { loadNative } from "../src/backend/native.ts";
 import { type NativeKernels, nativeKernels, type Workspace } from "../src/backend/native-kernels.ts";
 import { type GgmlType, ggmlType } from "../src/blocks/ggml-types.ts";
+import { textTable } from "../src/core/text-table.ts";
 import { PACKABLE_TYPES, randomBlocks } from "../test/native/random-blocks.ts";
 import { gaussianValues } from "../test/random-values.ts";
 
@@ -146,8 +147,7 @@ function table(rows: Row[]): string {
       (row.pack / 1e9).toFixed(2),
     ]);
   }
-  const widths = lines[0].map((_, column) => Math.max(...lines.map((line) => line[column].length)));
-  return lines.map((line) => line.map((cell, column) => cell.padStart(widths[column])).join("  ")).join("\n");
+  return textTable("lrlrrrrr", lines).join("\n");
 }
 
 if (values["this-level"]) {

@@ -8,7 +8,7 @@ import { execFileSync } from "node:child_process";
 import { parseArgs } from "node:util";
 import { createCpuBackend } from "../src/backend/cpu/cpu-backend.ts";
 import { loadNative } from "../src/backend/native.ts";
-import { formatTable } from "../src/bench/bench-report.ts";
+import { textTable } from "../src/core/text-table.ts";
 import { GIB } from "../src/core/units.ts";
 import { openGguf } from "../src/gguf/open-gguf.ts";
 
@@ -166,5 +166,5 @@ if (values.json) {
     "GB/s",
     "of plain read",
   ];
-  console.log(formatTable(header, table));
+  console.log(textTable("lrrrr", [header, ...table], { isRuled: true }).join("\n"));
 }

@@ -11,8 +11,8 @@ import { availableParallelism } from "node:os";
 import { createInterface } from "node:readline";
 import { parseArgs } from "node:util";
 import { openModel, resolveModelPath } from "../src/api/open-model.ts";
-import { formatTable } from "../src/bench/bench-report.ts";
 import { Random } from "../src/core/random.ts";
+import { textTable } from "../src/core/text-table.ts";
 import { SchedulerEngine } from "../src/scheduler/scheduler-engine.ts";
 import { AnswerRunner, type PreparedAnswer } from "../src/server/answer-run.ts";
 import { createApp } from "../src/server/app.ts";
@@ -232,7 +232,8 @@ function printTable(
   const cells = rows.map(({ direct, http }, at) => cellsOf(String(at + 1), direct, http));
   cells.push(cellsOf("median", medians.inProcessTps, medians.httpTps));
   cells.push(cellsOf("best", medians.inProcessBestTps, medians.httpBestTps));
-  console.log(formatTable([`${clients} streams`, "in process t/s", "HTTP t/s", "share"], cells));
+  const header = [`${clients} streams`, "in process t/s", "HTTP t/s", "share"];
+  console.log(textTable("lrrr", [header, ...cells], { isRuled: true }).join("\n"));
 }
 
 function cellsOf(name: string, direct: number, http: number): string[] {

@@ -9,7 +9,7 @@ import type { KvState, TraceSink } from "../src/backend/backend.ts";
 import { createCpuBackend } from "../src/backend/cpu/cpu-backend.ts";
 import { loadNative } from "../src/backend/native.ts";
 import { nativeKernels } from "../src/backend/native-kernels.ts";
-import { formatTable } from "../src/bench/bench-report.ts";
+import { textTable } from "../src/core/text-table.ts";
 import { openGguf } from "../src/gguf/open-gguf.ts";
 import { bindModel } from "../src/model/weights.ts";
 import { weightBytesPerToken } from "../src/plan/token-traffic.ts";
@@ -113,7 +113,7 @@ else {
   const header = ["slots", "step ms", "best ms", "total t/s", "gain", "GB a step", "GB/s", "limit t/s"];
   const cells = rows.map((row) => [
     ...[
-      row.slots,
+      String(row.slots),
       row.stepMs.toFixed(1),
       row.bestStepMs.toFixed(1),
       row.totalTps.toFixed(1),
@@ -122,10 +122,5 @@ else {
     ...[row.stepBytes / 1e9, row.bytesPerSecond / 1e9].map((value) => value.toFixed(2)),
     row.limitTps.toFixed(0),
   ]);
-  console.log(
-    formatTable(
-      header,
-      cells.map((row) => row.map(String)),
-    ),
-  );
+  console.log(textTable("r".repeat(header.length), [header, ...cells], { isRuled: true }).join("\n"));
 }

@@ -10,8 +10,8 @@ import { parseArgs } from "node:util";
 import { createCpuBackend } from "../src/backend/cpu/cpu-backend.ts";
 import { loadNative } from "../src/backend/native.ts";
 import { nativeKernels } from "../src/backend/native-kernels.ts";
-import { formatTable } from "../src/bench/bench-report.ts";
 import { runOptions } from "../src/cli/preflight.ts";
+import { textTable } from "../src/core/text-table.ts";
 import { formatBytes, formatSeconds, GIB } from "../src/core/units.ts";
 import { openGguf } from "../src/gguf/open-gguf.ts";
 import { probeMachine } from "../src/machine/probe.ts";
@@ -193,7 +193,7 @@ function compare(): void {
   }
   if (facts.cgroupPeakBytes !== null)
     rows.push(["peak of the control group", formatBytes(facts.cgroupPeakBytes), ""]);
-  console.log(formatTable(["what", "amount", ""], rows));
+  console.log(textTable("lrl", [["what", "amount", ""], ...rows], { isRuled: true }).join("\n"));
 }
 
 if (values.touch !== undefined) console.log(touch(Number(values.touch)));

@@ -1,5 +1,6 @@
 // What a reader needs beside the figures of a run: which code, machine, file and settings made them. A report without
 // these cannot be acted on, so they are printed with every run.
+import { textTable } from "../core/text-table.ts";
 import { formatBytes } from "../core/units.ts";
 
 /** Facts of one run; all of them go into the paste-ready block and into the JSON. Zero or empty means not known. */
@@ -78,9 +79,8 @@ export function formatFacts(facts: BenchFacts): string {
       ],
     ],
   ];
-  return lines
+  const known = lines
     .map(([name, parts]) => [name, parts.filter((part) => part !== "").join("; ")])
-    .filter(([, text]) => text !== "")
-    .map(([name, text]) => `${name.padEnd(8)} ${text}`)
-    .join("\n");
+    .filter(([, text]) => text !== "");
+  return textTable("ll", known).join("\n");
 }

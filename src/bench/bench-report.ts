@@ -1,6 +1,7 @@
 // Turns measured rows into CSV, a table for people, and the "unstable run" verdict. Pure text, no measuring.
 import { UsageError } from "../core/errors.ts";
 import { quotedText } from "../core/quoted-text.ts";
+import { textTable } from "../core/text-table.ts";
 import { formatBytes, formatSeconds } from "../core/units.ts";
 import type { BenchFacts } from "./bench-facts.ts";
 import type { FrontierRow } from "./frontier-bench.ts";
@@ -126,16 +127,6 @@ export function describeInstability(first: FrontierRow, repeat: FrontierRow): st
   return `unstable run: ${parts.join("; ")}. Look for heat, memory pressure or other load before comparing.`;
 }
 
-/** Right-aligned columns under a header, two spaces apart. */
-export function formatTable(header: readonly string[], rows: readonly (readonly string[])[]): string {
-  const widths = header.map((name, column) =>
-    Math.max(name.length, ...rows.map((row) => row[column].length)),
-  );
-  const line = (cells: readonly string[]) =>
-    cells.map((cell, column) => cell.padStart(widths[column])).join("  ");
-  return [line(header), line(widths.map((width) => "-".repeat(width))), ...rows.map(line)].join("\n");
-}
-
 /** The table for people. Figures that are not known (through a server: bandwidth and KV) are dashes. */
 export function formatRows(rows: readonly FrontierRow[], facts: BenchFacts): string {
   const known = (value: number, text: string) => (value > 0 ? text : "-");
@@ -155,7 +146,7 @@ export function formatRows(rows: readonly FrontierRow[], facts: BenchFacts): str
       known(row.kvcacheBytes, formatBytes(row.kvcacheBytes)),
     ];
   });
-  return formatTable(TABLE_HEADER, cells);
+  return textTable("r".repeat(TABLE_HEADER.length), [TABLE_HEADER, ...cells], { isRuled: true }).join("\n");
 }
 
 /** Two runs side by side: rates of B over A at the frontiers that both have. */
@@ -176,5 +167,6 @@ export function formatComparison(a: readonly FrontierRow[], b: readonly Frontier
     ]);
   }
   if (cells.length === 0) return "the two runs have no frontier in common";
-  return formatTable(["context", "prefill A", "prefill B", "B/A", "gen A", "gen B", "B/A"], cells);
+  const header = ["context", "prefill A", "prefill B", "B/A", "gen A", "gen B", "B/A"];
+  return textTable("r".repeat(header.length), [header, ...cells], { isRuled: true }).join("\n");
 }

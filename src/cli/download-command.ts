@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { Command, InvalidArgumentError } from "commander";
 import { isPublishedAlias, type PublishedAlias, publishedModel } from "../convert/published-models.ts";
 import { MemoryError, UsageError } from "../core/errors.ts";
+import { textTable } from "../core/text-table.ts";
 import { formatBytes, formatSeconds } from "../core/units.ts";
 import { type DownloadResult, downloadFile } from "../download/download-file.ts";
 import { type DownloadTarget, resolveTargets } from "../download/download-target.ts";
@@ -116,12 +117,12 @@ function checkPlan(alias: string, flags: DownloadFlags, terminal: Terminal, mach
 }
 
 function listText(): string {
-  const lines = PUBLISHED_MODELS.map(({ alias, description, files }) => {
+  const rows = PUBLISHED_MODELS.map(({ alias, description, files }) => {
     const isKnown = files.every((file) => file.sizeBytes !== undefined);
     const size = isKnown ? formatBytes(files.reduce((sum, file) => sum + file.sizeBytes!, 0)) : "?";
-    return `${alias.padEnd(20)} ${size.padStart(10)}  ${description}`;
+    return [alias, size, description];
   });
-  return lines.join("\n");
+  return textTable("lrl", rows).join("\n");
 }
 
 function parseSha256(text: string): string {

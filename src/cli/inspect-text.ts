@@ -1,6 +1,7 @@
 // The report of `ds4 inspect` as text and as JSON. Everything that comes out of the file is escaped: a header may not
 // move the terminal's cursor.
 import { quotedText } from "../core/quoted-text.ts";
+import { textTable } from "../core/text-table.ts";
 import { formatBytes, GIB } from "../core/units.ts";
 import type { MetadataArray, MetadataValue, TensorInfo } from "../gguf/gguf-file.ts";
 import type { InspectReport, LayerRange, TensorTotal } from "./inspect-report.ts";
@@ -89,18 +90,8 @@ function tensorLines(report: InspectReport): string[] {
   return table([head, ...report.tensors.map(row)], "lllrr");
 }
 
-/** Rows with their columns padded to the widest entry; `align` has an `l` or `r` per column. */
 function table(rows: readonly (readonly string[])[], align: string): string[] {
-  const widths = Array.from(align, (_, column) =>
-    // No spread into Math.max: a file may have more rows than a call may have arguments.
-    rows.reduce((widest, row) => Math.max(widest, row[column].length), 0),
-  );
-  return rows.map((row) => {
-    const cells = row.map((cell, column) =>
-      align[column] === "r" ? cell.padStart(widths[column]) : cell.padEnd(widths[column]),
-    );
-    return `  ${cells.join("  ")}`.trimEnd();
-  });
+  return textTable(align, rows).map((line) => `  ${line}`);
 }
 
 function shownValue(value: MetadataValue): string {

@@ -1,5 +1,6 @@
 // Memory over the context: `ds4 plan --sweep ctx`, as a table and as a chart.
 import { drawLineChart } from "../bench/line-chart.ts";
+import { textTable } from "../core/text-table.ts";
 import { formatBytes, GIB } from "../core/units.ts";
 import type { Machine } from "../machine/machine.ts";
 import { checkFits, type Verdict } from "../plan/fit.ts";
@@ -44,10 +45,7 @@ export function sweepText({ name, options }: PlanRequest, points: readonly Sweep
     ...[point.kvBytes, point.scratchBytes, point.deviceBytes].map(formatBytes),
     point.verdict,
   ]);
-  const lines = [["context", "KV", "scratch", "need", "verdict"], ...rows].map(([ctx, ...cells]) => {
-    const last = cells.pop();
-    return `${ctx.padStart(9)}${cells.map((cell) => cell.padStart(13)).join("")}  ${last}`;
-  });
+  const lines = textTable("rrrrl", [["context", "KV", "scratch", "need", "verdict"], ...rows]);
   return `${name}, ${options.backend} backend${slots}\n\n${lines.join("\n")}\n`;
 }
 

@@ -1,6 +1,7 @@
 // Times of calls on the device, beside what the device does at most: a copy of its memory and tensor-core products out of
 // registers, both measured in the same run.
 import type { DeviceMemory } from "../../src/backend/cuda/device-memory.ts";
+import { textTable } from "../../src/core/text-table.ts";
 import type { CheckBench } from "./kernel-check.ts";
 
 /** What the tensor cores multiply. */
@@ -107,20 +108,16 @@ export class Meter {
 
 /** The rows as a table. */
 export function benchTable(rows: readonly BenchRow[]): string {
-  const width = Math.max(...rows.map(({ name }) => name.length));
-  const percent = (share: number) => `${(share * 100).toFixed(0).padStart(3)} %`;
-  return rows
-    .map((row) =>
-      [
-        row.name.padEnd(width),
-        `${(row.milliseconds * 1000).toFixed(1).padStart(9)} us`,
-        `${row.gigabytesPerSecond.toFixed(0).padStart(6)} GB/s`,
-        `${percent(row.copyShare)} of copy`,
-        `${row.teraflops.toFixed(1).padStart(7)} TFLOP/s`,
-        `${percent(row.tensorShare)} of tensor cores`,
-      ].join("  "),
-    )
-    .join("\n");
+  const percent = (share: number) => `${(share * 100).toFixed(0)} %`;
+  const cells = rows.map((row) => [
+    row.name,
+    `${(row.milliseconds * 1000).toFixed(1)} us`,
+    `${row.gigabytesPerSecond.toFixed(0)} GB/s`,
+    `${percent(row.copyShare)} of copy`,
+    `${row.teraflops.toFixed(1)} TFLOP/s`,
+    `${percent(row.tensorShare)} of tensor cores`,
+  ]);
+  return textTable("lrrrrr", cells).join("\n");
 }
 
 /** The rows as CSV, one unit per column. */

@@ -1,4 +1,5 @@
 // A trace as tables: for people, for bench-results, as CSV.
+import { textTable } from "../../../src/core/text-table.ts";
 import type { TraceRow, TraceSection } from "./layers.ts";
 import type { StepTimes } from "./steps.ts";
 
@@ -37,7 +38,7 @@ const HEAD = [
   ...["kernel", "n", "blocks", "regs", "cost us", "own us", "beside us", "idle us", "token us", "share"],
   ...["MB", "GB/s", "weights"],
 ];
-const LEFT = new Set([0, HEAD.length - 1]);
+const ALIGN = `l${"r".repeat(HEAD.length - 2)}l`;
 const MOST_TENSORS = 3;
 
 function cells(row: TraceRow): string[] {
@@ -59,19 +60,8 @@ function cells(row: TraceRow): string[] {
   ];
 }
 
-/** Lines of columns: `left` are aligned to the left. */
-function table(lines: readonly (readonly string[])[], left: ReadonlySet<number>): string[] {
-  const widths = lines[0].map((_, i) => Math.max(...lines.map((line) => line[i].length)));
-  return lines.map((line) =>
-    line
-      .map((cell, i) => (left.has(i) ? cell.padEnd(widths[i]) : cell.padStart(widths[i])))
-      .join("  ")
-      .trimEnd(),
-  );
-}
-
 function sectionLines(sections: readonly TraceSection[]): string[] {
-  const lines = table([HEAD, ...sections.flatMap(({ rows }) => rows.map(cells))], LEFT);
+  const lines = textTable(ALIGN, [HEAD, ...sections.flatMap(({ rows }) => rows.map(cells))]);
   const out = [lines[0]];
   let at = 1;
   for (const { title, rows } of sections) {
@@ -96,7 +86,7 @@ function kernelLines(sections: readonly TraceSection[]): string[] {
     .map(([name, { count, costUs, ownUs, share }]) => [
       ...[name, String(count), costUs.toFixed(1), ownUs.toFixed(1), `${(100 * share).toFixed(1)} %`],
     ]);
-  return table([["kernel", "n", "token us", "own us", "share"], ...lines], new Set([0]));
+  return textTable("lrrrr", [["kernel", "n", "token us", "own us", "share"], ...lines]);
 }
 
 function sumLines(report: TraceReport): string[] {
