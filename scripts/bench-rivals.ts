@@ -8,6 +8,7 @@ import { execFileSync } from "node:child_process";
 import { parseArgs } from "node:util";
 import { createCpuBackend } from "../src/backend/cpu/cpu-backend.ts";
 import { loadNative } from "../src/backend/native.ts";
+import { median } from "../src/core/median.ts";
 import { textTable } from "../src/core/text-table.ts";
 import { GIB } from "../src/core/units.ts";
 import { openGguf } from "../src/gguf/open-gguf.ts";
@@ -103,11 +104,6 @@ function commandEngine(flag: string): Engine {
       return JSON.parse(output.trim().split("\n").at(-1)!) as Speed;
     },
   };
-}
-
-function median(numbers: readonly number[]): number {
-  const sorted = numbers.toSorted((a, b) => a - b);
-  return sorted[sorted.length >> 1];
 }
 
 const measure = addon.measureReadBandwidth as (bytes: number, threads: number, rounds: number) => number;

@@ -9,6 +9,7 @@ import type { KvState, TraceSink } from "../src/backend/backend.ts";
 import { createCpuBackend } from "../src/backend/cpu/cpu-backend.ts";
 import { loadNative } from "../src/backend/native.ts";
 import { nativeKernels } from "../src/backend/native-kernels.ts";
+import { median } from "../src/core/median.ts";
 import { textTable } from "../src/core/text-table.ts";
 import { openGguf } from "../src/gguf/open-gguf.ts";
 import { bindModel } from "../src/model/weights.ts";
@@ -91,7 +92,6 @@ const kernels = nativeKernels(addon) as ReturnType<typeof nativeKernels> & {
   measureReadBandwidth(bytes: number, threads: number, rounds: number): number;
 };
 const readBytesPerSecond = kernels.measureReadBandwidth(READ_BYTES, threads, 5);
-const median = (list: number[]) => [...list].sort((a, b) => a - b)[list.length >> 1];
 const one = median(times.get(slotCounts[0])!);
 const rows = slotCounts.map((slots) => {
   const ms = median(times.get(slots)!);

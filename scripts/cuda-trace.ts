@@ -14,6 +14,7 @@ import { parseArgs } from "node:util";
 import { gunzipSync } from "node:zlib";
 import { Ds4Error, UsageError } from "../src/core/errors.ts";
 import { KV_TYPES, type KvType } from "../src/core/kv-type.ts";
+import { median } from "../src/core/median.ts";
 import { fits, traceSections } from "../test/cuda/trace/layers.ts";
 import { type KernelTrace, parseTrace } from "../test/cuda/trace/records.ts";
 import { stepTimes } from "../test/cuda/trace/steps.ts";
@@ -93,14 +94,10 @@ function traceModel(): TraceReport {
       driver: `driver ${driverVersion(traced.driverVersion)}`,
       model: values.model === undefined ? `random weights of recipe ${values.synth}` : basename(model),
       ...{ ctxTokens: run.ctxTokens, kvType: run.kvType },
-      ...{ tracedMs: medianMs(traced), plainMs: plain && medianMs(plain), notes: [] },
+      ...{ tracedMs: median(traced.stepsMs), plainMs: plain && median(plain.stepsMs), notes: [] },
     };
     return reportOf(trace, facts, traced);
   });
-}
-
-function medianMs({ stepsMs }: DecodeOutcome): number {
-  return stepsMs.toSorted((a, b) => a - b)[stepsMs.length >> 1];
 }
 
 /** Reads a trace that an earlier run kept. */

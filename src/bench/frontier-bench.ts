@@ -3,6 +3,7 @@
 // Knows the Backend interface only.
 import type { Backend, KvState, TopLogits } from "../backend/backend.ts";
 import { CancelledError, Ds4Error, UsageError } from "../core/errors.ts";
+import { median } from "../core/median.ts";
 import type { ProgressListener } from "../core/progress.ts";
 
 /** What to measure. */
@@ -142,15 +143,14 @@ async function measureFrontier(
 export function decodeFigures(stepsMs: readonly number[]) {
   const steady = stepsMs.slice(1);
   const sum = (values: readonly number[]) => values.reduce((total, value) => total + value, 0);
-  const sorted = steady.toSorted((a, b) => a - b);
   return {
     genTokens: stepsMs.length,
     genTps: tokensPerSecond(stepsMs.length, sum(stepsMs)),
     genFirstMs: stepsMs[0] ?? 0,
     genSteadyTokens: steady.length,
     genSteadyTps: tokensPerSecond(steady.length, sum(steady)),
-    gapMedianMs: sorted[sorted.length >> 1] ?? 0,
-    gapMaxMs: sorted.at(-1) ?? 0,
+    gapMedianMs: median(steady),
+    gapMaxMs: Math.max(0, ...steady),
   };
 }
 

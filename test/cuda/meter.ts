@@ -1,6 +1,7 @@
 // Times of calls on the device, beside what the device does at most: a copy of its memory and tensor-core products out of
 // registers, both measured in the same run.
 import type { DeviceMemory } from "../../src/backend/cuda/device-memory.ts";
+import { median } from "../../src/core/median.ts";
 import { textTable } from "../../src/core/text-table.ts";
 import type { CheckBench } from "./kernel-check.ts";
 
@@ -75,7 +76,7 @@ export class Meter {
     }
     driver.destroyEvent(from);
     driver.destroyEvent(to);
-    return times.sort((a, b) => a - b)[Math.floor(times.length / 2)];
+    return median(times);
   }
 
   /** A time as rates and shares. */

@@ -2,6 +2,7 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
+import { median } from "../../src/core/median.ts";
 
 const ENTRY = join(import.meta.dirname, "..", "..", "src", "cli", "ds4-server.ts");
 
@@ -86,8 +87,6 @@ export function watchMemory(pid: number, everyMs: number): MemoryWatch {
   };
   return { samples, figures, stop: () => clearInterval(timer) };
 }
-
-const median = (values: readonly number[]) => values.toSorted((a, b) => a - b)[values.length >> 1];
 
 /** The samples of `/metrics` by name and labels. */
 export async function readMetrics(url: string): Promise<Map<string, number>> {

@@ -1,6 +1,7 @@
 // The decode steps in a trace: the kernels of one token come again with the next, so the stream is cut by its own period,
 // and every place in a step gets the medians over the tokens.
 import { Ds4Error } from "../../../src/core/errors.ts";
+import { median } from "../../../src/core/median.ts";
 import type { KernelRun } from "./records.ts";
 
 /** A kernel's place in a step; times are medians over the steps, in microseconds. */
@@ -127,11 +128,4 @@ function placeOf(index: number, runs: readonly Timed[]): Place {
     overlapUs: us(({ startNs, endNs }, readyNs) => Math.max(0, Math.min(readyNs, endNs) - startNs)),
     idleUs: us(({ startNs }, readyNs) => Math.max(0, startNs - readyNs)),
   };
-}
-
-function median(values: readonly number[]): number {
-  const sorted = values.toSorted((a, b) => a - b);
-  const middle = sorted.length >> 1;
-  if (sorted.length % 2 === 1) return sorted[middle];
-  return sorted.length === 0 ? 0 : (sorted[middle - 1] + sorted[middle]) / 2;
 }
