@@ -9,17 +9,14 @@ import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { FakeBackend, hashed } from "../fixtures/fake-backend.ts";
 import { InlineKvDisk } from "../fixtures/inline-kv-disk.ts";
 import { SchedulerHarness } from "../fixtures/scheduler-harness.ts";
+import { killServers, type ServerProcess, startServer, stopServer } from "../fixtures/server-process.ts";
 import type { Json } from "./load-requests.ts";
-import { type ServerProcess, startServer, stopServer } from "./server-process.ts";
 
 /** The module's own object: what is put there is what every importer calls after `syncBuiltinESMExports`. */
 const mutableFs = createRequire(import.meta.url)("node:fs");
 const base = fs.mkdtempSync(join(tmpdir(), "ds4-disk-faults-"));
 const mounts: string[] = [];
-const servers: ServerProcess[] = [];
-afterEach(() => {
-  for (const { child } of servers.splice(0)) child.kill("SIGKILL");
-});
+afterEach(killServers);
 afterAll(() => {
   for (const path of mounts) spawnSync("umount", [path]);
   fs.rmSync(base, { recursive: true, force: true });
@@ -56,11 +53,7 @@ async function ask({ url }: ServerProcess, prompt: string): Promise<Answer> {
   return { text: choices[0].text, cachedTokens, promptTokens: usage.prompt_tokens };
 }
 
-async function open(...flags: string[]): Promise<ServerProcess> {
-  const server = await startServer("--ctx", "1024", "--slots", "1", "--threads", "1", ...flags);
-  servers.push(server);
-  return server;
-}
+const open = (...flags: string[]) => startServer(["--slots", "1", "--threads", "1", ...flags]);
 
 /** Lines that are about neither a request nor the start. */
 function warnings({ log }: ServerProcess): string[] {

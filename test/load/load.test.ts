@@ -3,17 +3,10 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, expect, it } from "vitest";
 import { Random } from "../../src/core/random.ts";
+import { killServers, type ServerProcess, startServer, stopServer } from "../fixtures/server-process.ts";
 import { type LoadReport, readAnswer, runClients } from "./load-clients.ts";
 import { loadRequests, malformedRequests } from "./load-requests.ts";
-import {
-  type ProcessUse,
-  processUse,
-  readMetrics,
-  type ServerProcess,
-  startServer,
-  stopServer,
-  watchMemory,
-} from "./server-process.ts";
+import { type ProcessUse, processUse, readMetrics, watchMemory } from "./process-use.ts";
 
 const SECONDS = Number(process.env.DS4_LOAD_SECONDS ?? 12);
 const SEED = Number(process.env.DS4_LOAD_SEED ?? 1);
@@ -30,15 +23,8 @@ const WANDER_LIMIT = 0.05;
 const SAMPLE_MS = 250;
 const FLAGS = ["--ctx", "512", "--threads", "1", "--max-queue", "56", "--checkpoint-mb", "16"];
 
-const servers: ServerProcess[] = [];
-afterEach(() => {
-  for (const { child } of servers.splice(0)) child.kill("SIGKILL");
-});
-async function open(...flags: string[]): Promise<ServerProcess> {
-  const server = await startServer(...FLAGS, ...flags);
-  servers.push(server);
-  return server;
-}
+afterEach(killServers);
+const open = (...flags: string[]) => startServer([...FLAGS, ...flags]);
 
 const requests = loadRequests(new Random(SEED));
 

@@ -1,48 +1,6 @@
-// `ds4-server` in a process of its own over the bundled model, and what the system says of that process.
-import { type ChildProcess, spawn } from "node:child_process";
+// What the system says of a process, and `ds4-server` of itself.
 import { readdirSync, readFileSync } from "node:fs";
-import { join } from "node:path";
 import { median } from "../../src/core/median.ts";
-
-const ENTRY = join(import.meta.dirname, "..", "..", "src", "cli", "ds4-server.ts");
-
-/** A server that is ready. */
-export interface ServerProcess {
-  child: ChildProcess;
-  url: string;
-  port: number;
-  /** Everything it wrote to stderr so far. */
-  log(): string;
-  /** Resolves with the exit code, null after a signal. */
-  exited: Promise<number | null>;
-}
-
-/** Starts the server and waits until it is ready. Throws when it ends before. */
-export async function startServer(...flags: string[]): Promise<ServerProcess> {
-  const args = [ENTRY, "--port", "0", ...flags];
-  // The load test's own settings would be warned of as unknown ones.
-  const env = Object.fromEntries(
-    Object.entries(process.env).filter(([name]) => !name.startsWith("DS4_LOAD_")),
-  );
-  const child = spawn(process.execPath, args, { env, stdio: ["ignore", "ignore", "pipe"] });
-  let log = "";
-  const exited = new Promise<number | null>((resolve) => child.once("exit", resolve));
-  const port = await new Promise<number>((resolve, reject) => {
-    child.stderr.on("data", (chunk: Buffer) => {
-      log += chunk;
-      const ready = /^ready: .* on http:\S+:(\d+),/m.exec(log);
-      if (ready !== null) resolve(Number(ready[1]));
-    });
-    child.once("exit", (code) => reject(new Error(`the server ended with code ${code}: ${log}`)));
-  });
-  return { child, url: `http://127.0.0.1:${port}`, port, log: () => log, exited };
-}
-
-/** Asks the server to stop, waits for it. */
-export async function stopServer({ child, exited }: ServerProcess): Promise<number | null> {
-  child.kill("SIGTERM");
-  return exited;
-}
 
 /** What a process holds. Linux only. */
 export interface ProcessUse {
