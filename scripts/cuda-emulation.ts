@@ -1,10 +1,11 @@
 // Builds the CUDA kernels for this machine's processor: native/cuda/*.cu as C++ (test/cuda/emulation says how), beside a
 // library that answers as libcuda does. `npm run cuda:emulate` and tests use it where there is no GPU.
 // What lies in build/cuda-emulation is made again only where a file that it was made from differs.
-import { spawn, spawnSync } from "node:child_process";
+import { execFile, spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
+import { promisify } from "node:util";
 
 const ROOT = join(import.meta.dirname, "..");
 const KERNELS = join(ROOT, "native", "cuda");
@@ -12,6 +13,8 @@ const EMULATION = join(ROOT, "test", "cuda", "emulation");
 const TARGET = join(ROOT, "build", "cuda-emulation");
 const RUNTIME = "ds4-cuda-emulation";
 const PARALLEL = 2;
+/** Characters of a compiler. */
+const MOST_MESSAGES = 2 ** 26;
 const MACHINES = ["x64", "arm64"];
 
 const FLAGS = ["-std=c++20", "-O2", "-fPIC", "-pthread", "-I", join(ROOT, "test", "cuda")];
@@ -144,7 +147,7 @@ class Step {
     const stamp = `${this.output}.hash`;
     if (existsSync(this.output) && existsSync(stamp) && readFileSync(stamp, "utf8") === this.#hash()) return;
     const started = performance.now();
-    await runCompiler(this.#args);
+    await promisify(execFile)(compiler(), this.#args, { maxBuffer: MOST_MESSAGES });
     writeFileSync(stamp, this.#hash());
     onProgress(`${basename(this.output)}: ${((performance.now() - started) / 1000).toFixed(1)} s`);
   }
@@ -161,20 +164,6 @@ class Step {
     }
     return hash.digest("hex");
   }
-}
-
-function runCompiler(args: string[]): Promise<void> {
-  return new Promise((resolve, reject) => {
-    const child = spawn(compiler(), args, { stdio: ["ignore", "ignore", "pipe"] });
-    let text = "";
-    child.stderr.on("data", (data) => {
-      text += data;
-    });
-    child.on("error", reject);
-    child.on("close", (code) =>
-      code === 0 ? resolve() : reject(new Error(`${compiler()} ${args.join(" ")}\n${text}`)),
-    );
-  });
 }
 
 async function runAll(steps: readonly Step[], onProgress: (line: string) => void): Promise<void> {

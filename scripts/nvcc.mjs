@@ -1,11 +1,14 @@
 // What the scripts that run nvcc share: finding it, running it, reading ptxas's messages.
-import { spawn, spawnSync } from "node:child_process";
+import { execFile, spawnSync } from "node:child_process";
 import { readdirSync, statSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const SOURCES = join(root, "native", "cuda");
+/** Characters. */
+const MOST_MESSAGES = 2 ** 26;
 
 /** nvcc from PATH or the toolkit's usual place, or null. */
 export function findCompiler() {
@@ -25,20 +28,9 @@ export function newestHeaderMs() {
 }
 
 /** Runs nvcc; resolves to its messages. */
-export function compile(compiler, args) {
-  return new Promise((resolve, reject) => {
-    const child = spawn(compiler, args, { stdio: ["ignore", "pipe", "pipe"] });
-    let text = "";
-    for (const stream of [child.stdout, child.stderr]) {
-      stream.on("data", (data) => {
-        text += data;
-      });
-    }
-    child.on("error", reject);
-    child.on("close", (code) =>
-      code === 0 ? resolve(text) : reject(new Error(text || `exit code ${code}`)),
-    );
-  });
+export async function compile(compiler, args) {
+  const { stdout, stderr } = await promisify(execFile)(compiler, args, { maxBuffer: MOST_MESSAGES });
+  return stdout + stderr;
 }
 
 /** Kernel, architecture and figures out of ptxas's messages. */
