@@ -1,7 +1,7 @@
 // The buffers that weights pass through on their way from the file into the arena.
 import { rowBytes } from "../blocks/ggml-types.ts";
 import { alignUp, KIB, MIB } from "../core/units.ts";
-import { PANEL_ROWS, type WeightPlan } from "./weight-layout.ts";
+import { MATRIX_ALIGNMENT_BYTES, PANEL_ROWS, type WeightPlan } from "./weight-layout.ts";
 
 /** Bytes of one read, unless a single panel is larger: far above what a disk needs to be at full speed. */
 const READ_BYTES = 4 * MIB;
@@ -23,15 +23,12 @@ export function stagingBytes(plan: WeightPlan): number {
   return STAGING_BUFFERS * (alignUp(longestReadBytes(plan), PAGE_SLACK_BYTES) + PAGE_SLACK_BYTES);
 }
 
-/** Arenas in which packed weights wait for their copy to a device: one is filled while the others are copied. */
-export const UPLOAD_ARENAS = 3;
-
-/** Bytes of one: a whole read, padded to panels. Many small tensors share it. */
-export function uploadArenaBytes(plan: WeightPlan): number {
-  return 2 * longestReadBytes(plan);
+/** Bytes in which one packed read waits for its copy to a device (src/residency/read-order.ts keeps to it). */
+export function uploadSlotBytes(plan: WeightPlan): number {
+  return alignUp(longestReadBytes(plan), MATRIX_ALIGNMENT_BYTES);
 }
 
-/** Bytes of all of them, held while loading. */
+/** Bytes of the slots together, held while loading: each buffer has one. */
 export function uploadBytes(plan: WeightPlan): number {
-  return UPLOAD_ARENAS * uploadArenaBytes(plan);
+  return STAGING_BUFFERS * uploadSlotBytes(plan);
 }

@@ -8,8 +8,8 @@ import type { BoundLayer, BoundModel, CompressorTensors, HyperTensors } from "..
 
 /** Rows that the kernels interleave: a slice is padded to a multiple (native/cpu/packed_layout.h). */
 export const PANEL_ROWS = 16;
-/** Matrices start on cache lines. */
-const MATRIX_ALIGNMENT_BYTES = 64;
+/** Matrices start on cache lines (native/addon/matrix-glue.cpp). */
+export const MATRIX_ALIGNMENT_BYTES = 64;
 
 /** What a tensor is for, as people ask about memory. `vectors` are norms, biases, sinks and routing tables. */
 export type WeightClass =

@@ -1,12 +1,12 @@
 // Fills the matrices of a plan. Files are read and packed by native threads; anything else piece by piece.
-import type { NativeKernels, WeightMatrix, Workspace } from "../backend/native-kernels.ts";
+import type { NativeKernels, SpanReaderOptions, WeightMatrix, Workspace } from "../backend/native-kernels.ts";
 import { CancelledError } from "../core/errors.ts";
 import type { ProgressListener } from "../core/progress.ts";
 import type { GgufFile } from "../gguf/gguf-file.ts";
 import { longestReadBytes } from "../plan/staging-size.ts";
-import type { PlacedMatrix, WeightPlan } from "../plan/weight-layout.ts";
-import { type Piece, planReads, type Read } from "./read-order.ts";
-import { nextSpan, openSpanReader, openWeightBytes, type ReadFaults } from "./weight-bytes.ts";
+import type { WeightPlan } from "../plan/weight-layout.ts";
+import { planReads, type Read } from "./read-order.ts";
+import { nextSpan, openSpanReader, type ReadFaults } from "./span-reads.ts";
 
 /** What watches and disturbs the filling. */
 export interface FillOptions {
@@ -17,14 +17,24 @@ export interface FillOptions {
   faults?: ReadFaults;
 }
 
+/** Where a piece is packed: rows of one slice of a matrix. */
+export interface PackTarget {
+  matrix: WeightMatrix;
+  slice: number;
+  rowBegin: number;
+}
+
 /** What is filled, and from where. */
 export interface FillJob {
   kernels: NativeKernels;
+  /** Packs what does not come from files. */
   workspace: Workspace;
   file: GgufFile;
   plan: WeightPlan;
-  /** One for each entry of `plan.matrices`. */
-  matrices: readonly WeightMatrix[];
+  /** A target for each piece of read number `index`. Reads whose numbers differ by STAGING_BUFFERS may share targets. */
+  targetsOf(read: Read, index: number): readonly PackTarget[];
+  /** Called when a read is packed, in order; its targets stay as they are until this returns. */
+  onPacked?(read: Read, index: number): void;
 }
 
 /**
@@ -35,14 +45,18 @@ export function fillMatrices(job: FillJob, options: FillOptions): void {
   const report = progressOf(job.plan, options);
   const reads = planReads(job.plan, longestReadBytes(job.plan));
   const { descriptors } = job.file;
-  if (descriptors === undefined) fillFromSource(job, reads, report);
-  else fillFromFiles(job, reads, descriptors, report, options.faults);
+  const finish = (read: Read, index: number) => {
+    job.onPacked?.(read, index);
+    report(read);
+  };
+  if (descriptors === undefined) fillFromSource(job, reads, finish);
+  else fillFromFiles(job, reads, descriptors, finish, options.faults);
 }
 
-/** Called after a read is packed; throws `cancelled`. */
-type Report = (read: Read) => void;
+/** Called after a read is packed and used; throws `cancelled`. */
+type Finish = (read: Read, index: number) => void;
 
-function progressOf(plan: WeightPlan, { onProgress, signal }: FillOptions): Report {
+function progressOf(plan: WeightPlan, { onProgress, signal }: FillOptions): (read: Read) => void {
   const total = plan.matrices.reduce((sum, { tensor }) => sum + tensor.bytes, 0);
   let done = 0;
   const check = () => {
@@ -57,50 +71,56 @@ function progressOf(plan: WeightPlan, { onProgress, signal }: FillOptions): Repo
   };
 }
 
-function fillFromSource(job: FillJob, reads: readonly Read[], report: Report): void {
-  const { kernels, workspace, file, plan, matrices } = job;
-  const source = openWeightBytes(kernels, file, reads, longestReadBytes(plan));
-  const matrixOf = new Map(plan.matrices.map((placed, index) => [placed, matrices[index]]));
-  for (const read of reads) {
-    for (const piece of read.pieces) {
-      const { placed, slice, rowBegin, rowCount } = piece;
-      const bytes = source.pieceBytes(read, piece);
-      matrixOf.get(placed)!.packRows(workspace, slice, rowBegin, rowCount, bytes);
+function fillFromSource(job: FillJob, reads: readonly Read[], finish: Finish): void {
+  const { workspace, file, plan } = job;
+  const buffer = new Uint8Array(longestReadBytes(plan));
+  for (const [index, read] of reads.entries()) {
+    const targets = job.targetsOf(read, index);
+    for (const [i, { placed, startBytes, bytes, rowCount }] of read.pieces.entries()) {
+      const source = buffer.subarray(0, bytes);
+      file.readTensorInto(placed.tensor, source, startBytes);
+      const { matrix, slice, rowBegin } = targets[i];
+      matrix.packRows(workspace, slice, rowBegin, rowCount, source);
     }
-    report(read);
+    finish(read, index);
   }
-  source.close();
 }
 
 function fillFromFiles(
   job: FillJob,
   reads: readonly Read[],
   descriptors: readonly number[],
-  report: Report,
+  finish: Finish,
   faults: ReadFaults = {},
 ): void {
-  const { file, plan, matrices } = job;
-  const pieces = pieceNumbers(plan.matrices, reads);
-  const options = { matrices, pieces, ...faults };
+  const { file, plan } = job;
+  const options = { ...packingOf(job, reads), ...faults };
   const reader = openSpanReader(job.kernels, file, descriptors, reads, longestReadBytes(plan), options);
   try {
-    for (const read of reads) {
+    for (const [index, read] of reads.entries()) {
       nextSpan(file, reader);
-      report(read);
+      finish(read, index);
     }
   } finally {
     reader.close();
   }
 }
 
-/** The pieces as `SpanReader` takes them. */
-function pieceNumbers(placed: readonly PlacedMatrix[], reads: readonly Read[]): Float64Array {
-  const indexOf = new Map(placed.map((entry, index) => [entry, index]));
-  const numbers = (read: Read, span: number, piece: Piece) => {
-    const start = piece.placed.tensor.offsetBytes + piece.startBytes - read.offsetBytes;
-    return [span, start, indexOf.get(piece.placed)!, piece.slice, piece.rowBegin, piece.rowCount];
-  };
-  return Float64Array.from(
-    reads.flatMap((read, span) => read.pieces.flatMap((piece) => numbers(read, span, piece))),
-  );
+/** The pieces and their targets as `SpanReader` takes them. */
+function packingOf(
+  job: FillJob,
+  reads: readonly Read[],
+): Required<Pick<SpanReaderOptions, "matrices" | "pieces">> {
+  const numberOf = new Map<WeightMatrix, number>();
+  const numbers = reads.flatMap((read, span) => {
+    const targets = job.targetsOf(read, span);
+    return read.pieces.flatMap(({ placed, startBytes, rowCount }, i) => {
+      const { matrix, slice, rowBegin } = targets[i];
+      const number = numberOf.get(matrix) ?? numberOf.size;
+      numberOf.set(matrix, number);
+      const start = placed.tensor.offsetBytes + startBytes - read.offsetBytes;
+      return [span, start, number, slice, rowBegin, rowCount];
+    });
+  });
+  return { matrices: [...numberOf.keys()], pieces: Float64Array.from(numbers) };
 }

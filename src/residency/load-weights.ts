@@ -9,6 +9,7 @@ import type { GgufFile, TensorInfo } from "../gguf/gguf-file.ts";
 import type { BoundModel } from "../model/weights.ts";
 import { type PlacedMatrix, planWeights, type WeightPlan } from "../plan/weight-layout.ts";
 import { type FillOptions, fillMatrices } from "./fill-matrices.ts";
+import type { Read } from "./read-order.ts";
 import { readIndexes, readVector } from "./small-tensors.ts";
 
 /** Options of `loadWeights`. */
@@ -39,14 +40,19 @@ export function loadWeights(
   options: LoadOptions = {},
 ): ResidentWeights {
   const plan = planWeights(model);
-  const arena = allocate(kernels, file, plan.arenaBytes);
+  const arena = allocateArena(kernels, file, plan.arenaBytes, "weights");
   try {
     const indexes = new Map(plan.indexes.map((tensor) => [tensor.name, readIndexes(file, tensor, model)]));
     const vectors = new Map(plan.vectors.map((tensor) => [tensor.name, readVector(file, tensor)]));
-    const matrices = plan.matrices.map((placed) => place(kernels, arena, placed));
-    fillMatrices({ kernels, workspace, file, plan, matrices }, options);
-    const byName = new Map(plan.matrices.map(({ tensor }, index) => [tensor.name, matrices[index]]));
-    return new Resident(plan, arena, byName, vectors, indexes);
+    const matrices = new Map(
+      plan.matrices.map((placed) => [placed.tensor.name, place(kernels, arena, placed)]),
+    );
+    const targetsOf = ({ pieces }: Read) =>
+      pieces.map(({ placed, slice, rowBegin }) => {
+        return { matrix: loadedValue(matrices, placed.tensor.name), slice, rowBegin };
+      });
+    fillMatrices({ kernels, workspace, file, plan, targetsOf }, options);
+    return new Resident(plan, arena, matrices, vectors, indexes);
   } catch (error) {
     arena.close();
     throw error;
@@ -108,13 +114,19 @@ export function loadedValue<Value>(values: ReadonlyMap<string, Value>, tensorNam
   return value;
 }
 
-function allocate(kernels: NativeKernels, file: GgufFile, bytes: number): WeightArena {
+/** An arena of `bytes` for `what` of `file`. Throws `memory`. */
+export function allocateArena(
+  kernels: NativeKernels,
+  file: GgufFile,
+  bytes: number,
+  what: string,
+): WeightArena {
   try {
     return new kernels.WeightArena(bytes);
   } catch (error) {
     const reason = error instanceof Error ? error.message : String(error);
     throw new MemoryError(
-      `${file.name}: no memory for ${formatBytes(bytes)} of weights: ${reason}`,
+      `${file.name}: no memory for ${formatBytes(bytes)} of ${what}: ${reason}`,
       bytes,
       Number.NaN,
     );

@@ -70,7 +70,7 @@ describe.skipIf(addon === null)(`cuda backend on a fake device ${reason ?? ""}`,
     ["createStream", "CUDA_ERROR_UNKNOWN", "cuda"],
     ["loadModule", "CUDA_ERROR_NO_BINARY_FOR_GPU", "cuda"],
     ["synchronize", "CUDA_ERROR_LAUNCH_FAILED", "cuda"],
-    ["createEvent", "CUDA_ERROR_UNKNOWN", "cuda"],
+    ["copyToDevice", "CUDA_ERROR_ILLEGAL_ADDRESS", "cuda"],
   ] as const)("a failing %s while opening leaves nothing", (method, result, code) => {
     let failures = 0;
     for (let after = 0; ; after++) {
@@ -253,8 +253,8 @@ describe.skipIf(addon === null)(`cuda backend on a fake device ${reason ?? ""}`,
 
   it("memory that cannot be pinned is used as it is", () => {
     const driver = new FakeDriver();
-    driver.failAt("pin", "CUDA_ERROR_OPERATING_SYSTEM", 3);
-    driver.failAt("pin", "CUDA_ERROR_OPERATING_SYSTEM", 3);
+    driver.failAt("pin", "CUDA_ERROR_OPERATING_SYSTEM", 1);
+    driver.failAt("pin", "CUDA_ERROR_OPERATING_SYSTEM", 1);
     const backend = open(driver);
     const kv = backend.createKv(64);
     const [top] = backend.forward([{ kv, tokens, logits: "top" }]).top;

@@ -1,16 +1,13 @@
 // Carries a weight plan out on the device: file → packed on the CPU into staging → copied to its place. Bytes, layout
 // and order are those of the CPU's arena.
-import { ggmlType, rowBytes } from "../../blocks/ggml-types.ts";
-import { CancelledError } from "../../core/errors.ts";
 import { alignUp } from "../../core/units.ts";
 import type { GgufFile, TensorInfo } from "../../gguf/gguf-file.ts";
 import type { BoundModel } from "../../model/weights.ts";
-import { longestReadBytes, UPLOAD_ARENAS, uploadArenaBytes } from "../../plan/staging-size.ts";
-import { PANEL_ROWS, planWeights, type WeightPlan } from "../../plan/weight-layout.ts";
+import { planWeights, type WeightPlan } from "../../plan/weight-layout.ts";
+import { fillMatrices } from "../../residency/fill-matrices.ts";
 import { type LoadOptions, loadedValue } from "../../residency/load-weights.ts";
-import { type Piece, planReads } from "../../residency/read-order.ts";
+import type { Read } from "../../residency/read-order.ts";
 import { readIndexes, readVector } from "../../residency/small-tensors.ts";
-import { openWeightBytes } from "../../residency/weight-bytes.ts";
 import type { WeightSource } from "../layer-weights.ts";
 import type { NativeKernels, Workspace } from "../native-kernels.ts";
 import { DEVICE_ALIGNMENT_BYTES, type DeviceBuffer, DeviceMemory, partsBytes } from "./device-memory.ts";
@@ -21,7 +18,7 @@ import { UploadStaging } from "./upload-staging.ts";
 /** What loading works with. */
 export interface WeightLoader {
   kernels: NativeKernels;
-  /** Threads that pack. */
+  /** Threads that pack what does not come from files; those that read files pack themselves. */
   workspace: Workspace;
   stream: DeviceStream;
 }
@@ -52,7 +49,7 @@ export function loadDeviceWeights(
     const matrices = new Map(
       plan.matrices.map((placed) => [placed.tensor.name, placedMatrix(placed, arena)]),
     );
-    fillArena(loader, file, plan, matrices, options);
+    fillArena(loader, file, plan, arena, options);
     return new ResidentOnDevice(plan, memory, matrices, small);
   } catch (error) {
     memory.closeAfterFailure();
@@ -123,58 +120,20 @@ function loadSmallTensors(
   return buffers;
 }
 
-/** Packs and copies every matrix while the following ones are being read. */
+/** Packs and copies every read while the following ones are being read and packed. */
 function fillArena(
-  loader: WeightLoader,
+  { kernels, workspace, stream }: WeightLoader,
   file: GgufFile,
   plan: WeightPlan,
-  matrices: ReadonlyMap<string, DeviceMatrix>,
+  arena: DeviceBuffer,
   options: LoadOptions,
 ): void {
-  const { signal, onProgress, faults } = options;
-  const longestBytes = longestReadBytes(plan);
-  const reads = planReads(plan, longestBytes);
-  const total = plan.matrices.reduce((sum, { tensor }) => sum + tensor.bytes, 0);
-  const bytes = openWeightBytes(loader.kernels, file, reads, longestBytes, faults);
-  let staging: UploadStaging | undefined;
-  let done = 0;
+  const staging = new UploadStaging(kernels, stream, file, plan);
   try {
-    staging = new UploadStaging(loader.kernels, loader.stream, uploadArenaBytes(plan), UPLOAD_ARENAS);
-    for (const read of reads) {
-      for (const piece of read.pieces) {
-        if (signal?.aborted) throw new CancelledError("loading was cancelled");
-        const { name } = piece.placed.tensor;
-        const target = loadedValue(matrices, name);
-        uploadPiece(loader, staging, piece, target, bytes.pieceBytes(read, piece));
-        done += piece.bytes;
-        onProgress?.({ label: "load", done, total, unit: "bytes", detail: name });
-      }
-    }
-    loader.stream.synchronize();
+    const targetsOf = (read: Read, index: number) => staging.targetsOf(read, index);
+    const onPacked = (read: Read, index: number) => staging.upload(read, index, arena);
+    fillMatrices({ kernels, workspace, file, plan, targetsOf, onPacked }, options);
   } finally {
-    staging?.close();
-    bytes.close();
+    staging.close();
   }
-}
-
-function uploadPiece(
-  { kernels, workspace }: WeightLoader,
-  staging: UploadStaging,
-  { slice, rowBegin, rowCount, placed: { tensor, cols } }: Piece,
-  target: DeviceMatrix,
-  source: Uint8Array,
-): void {
-  const bytesPerRow = rowBytes(tensor.type, cols);
-  const packedBytes = alignUp(rowCount, PANEL_ROWS) * bytesPerRow;
-  const place = staging.place(packedBytes);
-  const part = new kernels.WeightMatrix(
-    place.arena,
-    place.offsetBytes,
-    ggmlType(tensor.type).id,
-    1,
-    rowCount,
-    cols,
-  );
-  part.packRows(workspace, 0, 0, rowCount, source);
-  staging.upload(place, target.buffer.slice(slice * target.sliceBytes + rowBegin * bytesPerRow, packedBytes));
 }

@@ -1,99 +1,117 @@
-// Host memory through which packed weights pass to the device: while one arena is being copied, the next is filled.
-import { assert } from "../../core/errors.ts";
+// Host memory through which packed weights pass to the device: a slot for each read that may be under way.
+import { ggmlType } from "../../blocks/ggml-types.ts";
 import { alignUp } from "../../core/units.ts";
-import type { NativeKernels, WeightArena } from "../native-kernels.ts";
+import type { GgufFile } from "../../gguf/gguf-file.ts";
+import { STAGING_BUFFERS, uploadBytes, uploadSlotBytes } from "../../plan/staging-size.ts";
+import { PANEL_ROWS, type WeightPlan } from "../../plan/weight-layout.ts";
+import type { PackTarget } from "../../residency/fill-matrices.ts";
+import { allocateArena } from "../../residency/load-weights.ts";
+import { type Piece, packedOffsets, type Read } from "../../residency/read-order.ts";
+import type { NativeKernels, WeightArena, WeightMatrix } from "../native-kernels.ts";
 import { CudaError } from "./cuda-error.ts";
 import type { DeviceBuffer } from "./device-memory.ts";
-import type { Handle } from "./driver.ts";
 import type { DeviceStream } from "./stream.ts";
 
-/** Matrices in an arena start on these (native/addon/matrix-glue.cpp). */
-const PLACE_ALIGNMENT_BYTES = 64;
-
-/** Room for one piece of a matrix. */
-export interface StagingPlace {
-  arena: WeightArena;
-  offsetBytes: number;
+/** A copy: bytes of the host arena that lie on the device as they lie here. */
+interface Copy {
+  sourceBegin: number;
+  targetBegin: number;
+  bytes: number;
 }
 
-interface Side {
-  arena: WeightArena;
-  /** Recorded behind the last copy out of the arena. */
-  copied: Handle;
-  pinned: boolean;
-  usedBytes: number;
-}
-
-/** A few arenas in turn. */
+/** One arena, pinned where the system allows it. */
 export class UploadStaging {
+  readonly #kernels: NativeKernels;
   readonly #stream: DeviceStream;
-  readonly #sides: Side[] = [];
-  #current = 0;
+  readonly #slotBytes: number;
+  readonly #arena: WeightArena;
+  readonly #pinned: boolean;
+  /** Reads of equal shape fill a slot alike, and most reads are: few matrices for many pieces. */
+  readonly #matrices = new Map<string, WeightMatrix>();
 
-  /** Takes `count` arenas of `bytes` each. Throws `memory` or `cuda`; nothing stays taken then. */
-  constructor(kernels: NativeKernels, stream: DeviceStream, bytes: number, count: number) {
+  /** Throws `memory` or `cuda`; nothing stays taken then. */
+  constructor(kernels: NativeKernels, stream: DeviceStream, file: GgufFile, plan: WeightPlan) {
+    this.#kernels = kernels;
     this.#stream = stream;
+    this.#slotBytes = uploadSlotBytes(plan);
+    this.#arena = allocateArena(kernels, file, uploadBytes(plan), "upload buffers");
     try {
-      for (let i = 0; i < count; i++) this.#sides.push(openSide(kernels, stream, bytes));
+      this.#pinned = tryPin(stream, this.#arena);
     } catch (error) {
-      this.close();
+      this.#arena.close();
       throw error;
     }
   }
 
-  /** Room for `bytes`, to be filled and given to `upload`. Waits while everything is still being copied. */
-  place(bytes: number): StagingPlace {
-    let side = this.#sides[this.#current];
-    if (side.usedBytes + bytes > side.arena.bytes) {
-      this.#stream.driver.recordEvent(side.copied, this.#stream.handle);
-      this.#current = (this.#current + 1) % this.#sides.length;
-      side = this.#sides[this.#current];
-      if (side.usedBytes > 0) this.#stream.driver.synchronizeEvent(side.copied);
-      side.usedBytes = 0;
-      assert(bytes <= side.arena.bytes, `a piece of ${bytes} bytes in ${side.arena.bytes} bytes of staging`);
-    }
-    const offsetBytes = side.usedBytes;
-    side.usedBytes = alignUp(offsetBytes + bytes, PLACE_ALIGNMENT_BYTES);
-    return { arena: side.arena, offsetBytes };
+  /** Where the pieces of read number `index` are packed: in its slot, which it shares with the reads STAGING_BUFFERS away. */
+  targetsOf(read: Read, index: number): PackTarget[] {
+    const offsets = packedOffsets(read);
+    return read.pieces.map((piece, i) => {
+      return { matrix: this.#matrix(this.#slotBegin(index) + offsets[i], piece), slice: 0, rowBegin: 0 };
+    });
   }
 
-  /** Queues the copy of a filled place. */
-  upload({ arena, offsetBytes }: StagingPlace, target: DeviceBuffer): void {
-    this.#stream.driver.copyToDevice(
-      target.address,
-      arena.address + offsetBytes,
-      target.bytes,
-      this.#stream.handle,
-    );
-  }
-
-  /** Frees the arenas; copies must have finished (`stream.synchronize`) unless they failed. */
-  close(): void {
-    const { driver } = this.#stream;
-    for (const { arena, copied, pinned } of this.#sides.splice(0)) {
-      try {
-        if (pinned) driver.unpin(arena.address);
-        driver.destroyEvent(copied);
-      } catch (error) {
-        // After a lost device everything fails; the first error is already on its way.
-        if (!(error instanceof CudaError)) throw error;
-      } finally {
-        arena.close();
+  /** Copies a packed read to its place in the weights at `target`; its slot is free when this returns or throws. */
+  upload(read: Read, index: number, target: DeviceBuffer): void {
+    const { driver, handle } = this.#stream;
+    try {
+      for (const { sourceBegin, targetBegin, bytes } of copiesOf(read, this.#slotBegin(index))) {
+        const { address } = target.slice(targetBegin, bytes);
+        driver.copyToDevice(address, this.#arena.address + sourceBegin, bytes, handle);
       }
+    } catch (error) {
+      unlessLost(() => this.#stream.synchronize());
+      throw error;
     }
+    this.#stream.synchronize();
+  }
+
+  /** Frees the arena, into which nothing may be packed any more. */
+  close(): void {
+    if (this.#pinned) unlessLost(() => this.#stream.driver.unpin(this.#arena.address));
+    this.#arena.close();
+  }
+
+  #slotBegin(index: number): number {
+    return (index % STAGING_BUFFERS) * this.#slotBytes;
+  }
+
+  #matrix(offsetBytes: number, { placed: { tensor, cols }, rowCount }: Piece): WeightMatrix {
+    const { id } = ggmlType(tensor.type);
+    const key = `${offsetBytes} ${id} ${rowCount} ${cols}`;
+    const known = this.#matrices.get(key);
+    if (known !== undefined) return known;
+    const matrix = new this.#kernels.WeightMatrix(this.#arena, offsetBytes, id, 1, rowCount, cols);
+    this.#matrices.set(key, matrix);
+    return matrix;
   }
 }
 
-function openSide(kernels: NativeKernels, stream: DeviceStream, bytes: number): Side {
-  const arena = new kernels.WeightArena(bytes);
-  let copied: Handle | undefined;
+/** The copies of a read whose packed pieces begin at `slotBegin`: one where they lie as on the device. */
+function copiesOf(read: Read, slotBegin: number): Copy[] {
+  const copies: Copy[] = [];
+  const offsets = packedOffsets(read);
+  for (const [i, { placed, slice, rowBegin, packedBytes }] of read.pieces.entries()) {
+    const { offsetBytes, bytes, slices, rows } = placed;
+    const bytesPerRow = bytes / slices / alignUp(rows, PANEL_ROWS);
+    const sourceBegin = slotBegin + offsets[i];
+    const targetBegin = offsetBytes + (slice * bytes) / slices + rowBegin * bytesPerRow;
+    const last = copies.at(-1);
+    if (last !== undefined && targetBegin - last.targetBegin === sourceBegin - last.sourceBegin) {
+      last.bytes = sourceBegin + packedBytes - last.sourceBegin;
+    } else {
+      copies.push({ sourceBegin, targetBegin, bytes: packedBytes });
+    }
+  }
+  return copies;
+}
+
+/** Does without what fails after a lost device, where everything fails: the first error is already on its way. */
+function unlessLost(run: () => void): void {
   try {
-    copied = stream.driver.createEvent();
-    return { arena, copied, pinned: tryPin(stream, arena), usedBytes: 0 };
+    run();
   } catch (error) {
-    if (copied !== undefined) stream.driver.destroyEvent(copied);
-    arena.close();
-    throw error;
+    if (!(error instanceof CudaError)) throw error;
   }
 }
 

@@ -1,93 +1,16 @@
-// Where the bytes of planned reads come from: files are read ahead by native threads, anything else piece by piece.
+// Planned reads of files, carried out ahead by native threads.
 import type { NativeKernels, SpanReader, SpanReaderOptions } from "../backend/native-kernels.ts";
 import { Ds4Error, MemoryError } from "../core/errors.ts";
 import { MIB } from "../core/units.ts";
 import type { GgufFile } from "../gguf/gguf-file.ts";
 import { STAGING_BUFFERS } from "../plan/staging-size.ts";
-import type { Piece, Read } from "./read-order.ts";
+import type { Read } from "./read-order.ts";
 
 /** Files below this stay in the page cache, where the next start finds them. Larger ones would push out all else. */
 const CACHED_FILE_BYTES = 64 * MIB;
 
 /** Faults for tests, see native/residency/span_reader.h. */
 export type ReadFaults = Pick<SpanReaderOptions, "failAtByte" | "maxReadBytes">;
-
-/** The bytes of pieces, asked for in the order of the reads. */
-export interface WeightBytes {
-  /** Valid until the bytes of another read are asked for. Throws `io`. */
-  pieceBytes(read: Read, piece: Piece): Uint8Array;
-  /** Stops reading and frees the buffers. */
-  close(): void;
-}
-
-/** Begins to read. Throws `memory` when there is no memory or thread for it. */
-export function openWeightBytes(
-  kernels: NativeKernels,
-  file: GgufFile,
-  reads: readonly Read[],
-  longestBytes: number,
-  faults: ReadFaults = {},
-): WeightBytes {
-  const { descriptors } = file;
-  if (descriptors === undefined) return new PlainBytes(file, longestBytes);
-  return new ReadAheadBytes(kernels, file, descriptors, reads, longestBytes, faults);
-}
-
-class PlainBytes implements WeightBytes {
-  readonly #file: GgufFile;
-  readonly #buffer: Uint8Array;
-
-  constructor(file: GgufFile, longestBytes: number) {
-    this.#file = file;
-    this.#buffer = new Uint8Array(longestBytes);
-  }
-
-  pieceBytes(_read: Read, { placed, startBytes, bytes }: Piece): Uint8Array {
-    const target = this.#buffer.subarray(0, bytes);
-    this.#file.readTensorInto(placed.tensor, target, startBytes);
-    return target;
-  }
-
-  close(): void {}
-}
-
-class ReadAheadBytes implements WeightBytes {
-  readonly #file: GgufFile;
-  readonly #reader: SpanReader;
-  #read: Read | undefined;
-  #bytes: Uint8Array = new Uint8Array(0);
-
-  constructor(
-    kernels: NativeKernels,
-    file: GgufFile,
-    descriptors: readonly number[],
-    reads: readonly Read[],
-    longestBytes: number,
-    faults: ReadFaults,
-  ) {
-    this.#file = file;
-    this.#reader = openSpanReader(kernels, file, descriptors, reads, longestBytes, faults);
-  }
-
-  pieceBytes(read: Read, piece: Piece): Uint8Array {
-    if (read !== this.#read) {
-      this.#bytes = this.#next();
-      this.#read = read;
-    }
-    const start = piece.placed.tensor.offsetBytes + piece.startBytes - read.offsetBytes;
-    return this.#bytes.subarray(start, start + piece.bytes);
-  }
-
-  close(): void {
-    this.#reader.close();
-  }
-
-  #next(): Uint8Array {
-    const bytes = nextSpan(this.#file, this.#reader);
-    if (bytes === null) throw new Ds4Error("session", "more weights were asked for than were planned");
-    return bytes;
-  }
-}
 
 /** Begins to read ahead. Throws `memory` when there is no memory or thread for it. */
 export function openSpanReader(
