@@ -28,7 +28,10 @@ export function uploadSlotBytes(plan: WeightPlan): number {
   return alignUp(longestReadBytes(plan), MATRIX_ALIGNMENT_BYTES);
 }
 
-/** Bytes of the slots together, held while loading: each buffer has one. */
+/** One for each buffer, and one whose copy may end while the next read is waited for. */
+export const UPLOAD_SLOTS = STAGING_BUFFERS + 1;
+
+/** Bytes of the slots together, held while loading. */
 export function uploadBytes(plan: WeightPlan): number {
-  return STAGING_BUFFERS * uploadSlotBytes(plan);
+  return UPLOAD_SLOTS * uploadSlotBytes(plan);
 }

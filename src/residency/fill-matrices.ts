@@ -31,9 +31,12 @@ export interface FillJob {
   workspace: Workspace;
   file: GgufFile;
   plan: WeightPlan;
-  /** A target for each piece of read number `index`. Reads whose numbers differ by STAGING_BUFFERS may share targets. */
+  /**
+   * A target for each piece of read number `index`. Targets of read i may be those of read i + STAGING_BUFFERS too,
+   * which is packed after `onPacked` of read i; or of i + STAGING_BUFFERS + 1, after that of read i + 1; and so on.
+   */
   targetsOf(read: Read, index: number): readonly PackTarget[];
-  /** Called when a read is packed, in order; its targets stay as they are until this returns. */
+  /** Called when a read is packed, in order. */
   onPacked?(read: Read, index: number): void;
 }
 

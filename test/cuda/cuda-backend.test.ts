@@ -71,6 +71,7 @@ describe.skipIf(addon === null)(`cuda backend on a fake device ${reason ?? ""}`,
     ["loadModule", "CUDA_ERROR_NO_BINARY_FOR_GPU", "cuda"],
     ["synchronize", "CUDA_ERROR_LAUNCH_FAILED", "cuda"],
     ["copyToDevice", "CUDA_ERROR_ILLEGAL_ADDRESS", "cuda"],
+    ["createEvent", "CUDA_ERROR_UNKNOWN", "cuda"],
   ] as const)("a failing %s while opening leaves nothing", (method, result, code) => {
     let failures = 0;
     for (let after = 0; ; after++) {

@@ -133,6 +133,7 @@ function fillArena(
     const targetsOf = (read: Read, index: number) => staging.targetsOf(read, index);
     const onPacked = (read: Read, index: number) => staging.upload(read, index, arena);
     fillMatrices({ kernels, workspace, file, plan, targetsOf, onPacked }, options);
+    staging.finish();
   } finally {
     staging.close();
   }

@@ -1,8 +1,8 @@
-// Host memory through which packed weights pass to the device: a slot for each read that may be under way.
+// Host memory through which packed weights pass to the device: a slot for each read under way, and one being copied.
 import { ggmlType } from "../../blocks/ggml-types.ts";
 import { alignUp } from "../../core/units.ts";
 import type { GgufFile } from "../../gguf/gguf-file.ts";
-import { STAGING_BUFFERS, uploadBytes, uploadSlotBytes } from "../../plan/staging-size.ts";
+import { UPLOAD_SLOTS, uploadBytes, uploadSlotBytes } from "../../plan/staging-size.ts";
 import { PANEL_ROWS, type WeightPlan } from "../../plan/weight-layout.ts";
 import type { PackTarget } from "../../residency/fill-matrices.ts";
 import { allocateArena } from "../../residency/load-weights.ts";
@@ -10,6 +10,7 @@ import { type Piece, packedOffsets, type Read } from "../../residency/read-order
 import type { NativeKernels, WeightArena, WeightMatrix } from "../native-kernels.ts";
 import { CudaError } from "./cuda-error.ts";
 import type { DeviceBuffer } from "./device-memory.ts";
+import type { Handle } from "./driver.ts";
 import type { DeviceStream } from "./stream.ts";
 
 /** A copy: bytes of the host arena that lie on the device as they lie here. */
@@ -19,15 +20,18 @@ interface Copy {
   bytes: number;
 }
 
-/** One arena, pinned where the system allows it. */
+/** One arena, pinned where the system allows it. The copies of a read end while the next read is waited for. */
 export class UploadStaging {
   readonly #kernels: NativeKernels;
   readonly #stream: DeviceStream;
   readonly #slotBytes: number;
   readonly #arena: WeightArena;
-  readonly #pinned: boolean;
   /** Reads of equal shape fill a slot alike, and most reads are: few matrices for many pieces. */
   readonly #matrices = new Map<string, WeightMatrix>();
+  /** Recorded behind the copies of a read: of the last and of the one before. */
+  readonly #copied: Handle[] = [];
+  #pinned = false;
+  #copying = false;
 
   /** Throws `memory` or `cuda`; nothing stays taken then. */
   constructor(kernels: NativeKernels, stream: DeviceStream, file: GgufFile, plan: WeightPlan) {
@@ -37,13 +41,14 @@ export class UploadStaging {
     this.#arena = allocateArena(kernels, file, uploadBytes(plan), "upload buffers");
     try {
       this.#pinned = tryPin(stream, this.#arena);
+      for (let i = 0; i < 2; i++) this.#copied.push(stream.driver.createEvent());
     } catch (error) {
-      this.#arena.close();
+      this.close();
       throw error;
     }
   }
 
-  /** Where the pieces of read number `index` are packed: in its slot, which it shares with the reads STAGING_BUFFERS away. */
+  /** Where the pieces of read number `index` are packed: in its slot, which the read UPLOAD_SLOTS later has too. */
   targetsOf(read: Read, index: number): PackTarget[] {
     const offsets = packedOffsets(read);
     return read.pieces.map((piece, i) => {
@@ -51,29 +56,35 @@ export class UploadStaging {
     });
   }
 
-  /** Copies a packed read to its place in the weights at `target`; its slot is free when this returns or throws. */
+  /** Queues the copies of a packed read to its place in the weights at `target`, and waits for those of the read before. */
   upload(read: Read, index: number, target: DeviceBuffer): void {
     const { driver, handle } = this.#stream;
-    try {
-      for (const { sourceBegin, targetBegin, bytes } of copiesOf(read, this.#slotBegin(index))) {
-        const { address } = target.slice(targetBegin, bytes);
-        driver.copyToDevice(address, this.#arena.address + sourceBegin, bytes, handle);
-      }
-    } catch (error) {
-      unlessLost(() => this.#stream.synchronize());
-      throw error;
+    this.#copying = true;
+    for (const { sourceBegin, targetBegin, bytes } of copiesOf(read, this.#slotBegin(index))) {
+      const { address } = target.slice(targetBegin, bytes);
+      driver.copyToDevice(address, this.#arena.address + sourceBegin, bytes, handle);
     }
+    driver.recordEvent(this.#copied[index % 2], handle);
+    if (index > 0) driver.synchronizeEvent(this.#copied[(index - 1) % 2]);
+  }
+
+  /** Waits for all copies. */
+  finish(): void {
     this.#stream.synchronize();
+    this.#copying = false;
   }
 
   /** Frees the arena, into which nothing may be packed any more. */
   close(): void {
-    if (this.#pinned) unlessLost(() => this.#stream.driver.unpin(this.#arena.address));
+    const { driver } = this.#stream;
+    if (this.#copying) unlessLost(() => this.finish());
+    if (this.#pinned) unlessLost(() => driver.unpin(this.#arena.address));
+    for (const event of this.#copied) unlessLost(() => driver.destroyEvent(event));
     this.#arena.close();
   }
 
   #slotBegin(index: number): number {
-    return (index % STAGING_BUFFERS) * this.#slotBytes;
+    return (index % UPLOAD_SLOTS) * this.#slotBytes;
   }
 
   #matrix(offsetBytes: number, { placed: { tensor, cols }, rowCount }: Piece): WeightMatrix {
