@@ -153,9 +153,6 @@ describe.skipIf(addon === null)(`weights on the device ${reason ?? ""}`, () => {
     driver.failAt("copyToDevice", "CUDA_ERROR_ILLEGAL_ADDRESS", largeFile().smallTensors + read);
     expect(failingLoad(driver)).toBe("cuda");
     expect(driver.leaks).toEqual([]);
-    expect(driver.calls.filter(({ method }) => method === "copyToDevice").length).toBe(
-      largeFile().smallTensors + read + 1,
-    );
   });
 
   it.each([0, 0.4, 1])("the disk fails after %d of the file: typed error, nothing stays", (share) => {
