@@ -10,6 +10,7 @@
 #include "attention-share.cuh"
 #include "cuda/intrinsics.cuh"
 #include "cuda/overlap.cuh"
+#include "cuda/staged-rows.cuh"
 
 namespace {
 
@@ -123,10 +124,12 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1) attend_64x1(DS4_ATTEND
 }
 
 /// Grid (heads, tokens), 512 threads: joins the shares of a head, adds the sink, turns back. Groups of threads take the shares
-/// in turn, each thread four dims; their sums meet in order.
+/// in turn, each thread four dims; their sums meet in order. quantized (null: not written; of one token, dim a multiple of 128): the
+/// int8 form of the heads, `groupHeads` of them a row.
 extern "C" __global__ void __launch_bounds__(kCombineThreads, 1)
     attend_combine(const DecodeState* state, const float* parts, const float2* stats, const float* sinks, float* out,
-                   const float* cosines, const float* sines, int dim, int shares, int pairs) {
+                   const float* cosines, const float* sines, uint8_t* quantized, int dim, int shares, int pairs,
+                   int groupHeads) {
   ds4::cuda::letNextStart();
   __shared__ float4 sums[kCombineGroups][kMostDim / 4];
   const int head = blockIdx.x, heads = gridDim.x, token = blockIdx.y, lane = threadIdx.x % 32;
@@ -196,4 +199,8 @@ extern "C" __global__ void __launch_bounds__(kCombineThreads, 1)
   if (left) turnBack(sum.x, sum.y, leftAngle.x, leftAngle.y);
   if (right) turnBack(sum.z, sum.w, rightAngle.x, rightAngle.y);
   *reinterpret_cast<float4*>(out + (static_cast<int64_t>(token) * heads + head) * dim + d) = sum;
+  if (quantized == nullptr) return;
+  const int row = head / groupHeads, cols = groupHeads * dim;
+  const auto rows = ds4::cuda::stagedRows(quantized + row * ds4::cuda::quantizedBytes(cols), 1, cols, true);
+  ds4::cuda::quantizeFour(sum, rows, (head - row * groupHeads) * dim + d, lane);
 }

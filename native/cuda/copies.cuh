@@ -1,9 +1,7 @@
 // Asynchronous copies to shared memory that end on a barrier there: one instruction of the bulk copy engine from Hopper on,
 // 16 bytes per thread before. Tests replace this file to run kernels on a processor.
 #pragma once
-#include <cuda_runtime.h>
-
-#include <cstdint>
+#include "cuda/intrinsics.cuh"
 
 namespace ds4::cuda {
 
@@ -22,32 +20,38 @@ __device__ __forceinline__ void openCopyBarrier(uint64_t* barrier) {
   asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(sharedAddress(barrier)), "r"(kBulkCopies ? 1 : 32) : "memory");
 }
 
-/// Shows barriers to the copy engine; by the thread that made them.
-__device__ __forceinline__ void publishCopyBarriers() {
+/// Shows the copy engine what threads did in shared memory: barriers that were made, places that were written and will be filled.
+__device__ __forceinline__ void publishToCopies() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 #endif
 }
 
-/// Starts to copy `bytes` from `from` to `to`, which lanes 0-15 and 16-31 of a warp say for themselves; the barrier completes
-/// when both halves have come.
-__device__ __forceinline__ void fillHalf(uint8_t* to, const uint8_t* from, int bytes, uint64_t* barrier, int lane) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+__device__ __forceinline__ void copyBulk(uint8_t* to, const uint8_t* from, int bytes, uint64_t* barrier) {
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(sharedAddress(to)),
+               "l"(from), "r"(bytes), "r"(sharedAddress(barrier))
+               : "memory");
+}
+#endif
+
+/// Starts to copy `bytes` from each of two places to shared memory, by one warp; the barrier completes when all have come.
+__device__ __forceinline__ void fillStage(uint8_t* to, const uint8_t* from, uint8_t* secondTo, const uint8_t* secondFrom,
+                                          int bytes, uint64_t* barrier) {
+  const int lane = static_cast<int>(threadIdx.x) & 31;
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   if (lane == 0) {
     asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(sharedAddress(barrier)), "r"(2 * bytes)
                  : "memory");
+    copyBulk(to, from, bytes, barrier);
+    copyBulk(secondTo, secondFrom, bytes, barrier);
   }
   __syncwarp();
-  if ((lane & 15) == 0) {
-    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
-                     sharedAddress(to)),
-                 "l"(from), "r"(bytes), "r"(sharedAddress(barrier))
-                 : "memory");
-  }
 #else
 #pragma unroll 1
-  for (int at = 16 * (lane & 15); at < bytes; at += 256) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(sharedAddress(to + at)), "l"(from + at) : "memory");
+  for (int at = 16 * lane; at < bytes; at += 512) {
+    copyAsync16(to + at, from + at);
+    copyAsync16(secondTo + at, secondFrom + at);
   }
   asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(sharedAddress(barrier)) : "memory");
 #endif

@@ -1,13 +1,18 @@
 // What a block reads from the four streams when one token is decoded. The kernel before has written the streams and, 32
 // columns at a time, their products with fn and with each other (hyper-tail.cuh); both norms follow from these: of the
 // streams, and of their mix, whose square is the streams' products times the mix's weights twice.
+//
+// Bytes: 64 KiB of streams once, 18 KiB of partial sums by every block from the second-level cache. Latency: one pass over the
+// partials.
 #pragma once
+#include "cuda/grid-barrier.cuh"
 #include "cuda/hyper-tail.cuh"
 #include "cuda/staged-rows.cuh"
 
 namespace ds4::cuda {
 
-/// mixes = 24 rows of fn; at the head 4. partials [parts, kPartialValues]. x [hidden] and its int8 form; post [4], comb [4, 4].
+/// mixes = 24 rows of fn; at the head 4. partials [parts, kPartialValues]. x [hidden] and its int8 form; post [4], comb [4, 4], null at
+/// the head. streams null: nothing is joined.
 struct HyperJoin {
   const float *streams, *partials;
   const float *base, *scale, *normWeight;
@@ -124,6 +129,46 @@ __device__ __noinline__ void balanceStreams(const HyperJoin& j, JoinRoom& room) 
   balanceFour(matrix, j.iterations, j.hyperEpsilon);
 #pragma unroll
   for (int k = 0; k < 16; k++) j.comb[k] = matrix[k / 4][k % 4];
+}
+
+/// x and its int8 form, 256 columns from `first` on, by a block.
+__device__ __noinline__ void joinColumns(const HyperJoin& j, JoinRoom& room, int first) {
+  const int col = first + static_cast<int>(threadIdx.x);
+  const bool inside = col < j.hidden;
+  const float weight = inside ? loadConstant<float>(j.normWeight + col) : 0.0f;
+  float streams[4] = {};
+  if (inside) {
+#pragma unroll
+    for (int k = 0; k < 4; k++) streams[k] = __ldcg(j.streams + k * j.hidden + col);
+  }
+  sumPartials(j, room);
+  const float* sums = room.sums;
+  const float* squares = sums + kSquares;
+  const float* crosses = sums + kCrosses;
+  const float factor = streamsFactor(j, room), scale = loadConstant<float>(j.scale);
+  float pre[4], mix = 0, square = 0;
+#pragma unroll
+  for (int k = 0; k < 4; k++) {
+    pre[k] = sigmoidOf(sums[k] * factor * scale + loadConstant<float>(j.base + k)) + j.hyperEpsilon;
+    mix += pre[k] * streams[k];
+    square += pre[k] * pre[k] * squares[k];
+  }
+  square += 2.0f * (pre[0] * (pre[1] * crosses[0] + pre[2] * crosses[1] + pre[3] * crosses[2]) +
+                    pre[1] * (pre[2] * crosses[3] + pre[3] * crosses[4]) + pre[2] * pre[3] * crosses[5]);
+  const float norm = 1.0f / sqrtf(fmaxf(square, 0.0f) / static_cast<float>(j.hidden) + j.normEpsilon);
+  const float value = mix * norm * weight;
+  if (inside) j.x[col] = value;
+  const int firstOf32 = col & ~31;
+  if (firstOf32 < strideOf(j.hidden)) storeQuantized(value, {j.quantized, strideOf(j.hidden)}, firstOf32);
+}
+
+/// All blocks wait for the streams, the first of them join 256 columns each, all wait for each other.
+__device__ __forceinline__ void joinStreams(const HyperJoin& j, JoinRoom& room, GridBarrier& barrier) {
+  barrier.wait();
+  const int first = static_cast<int>(blockIdx.x * kStreamThreads);
+  if (first < j.hidden) joinColumns(j, room, first);
+  barrier.arrive();
+  barrier.wait();
 }
 
 }  // namespace ds4::cuda

@@ -87,6 +87,30 @@ __device__ __forceinline__ unsigned int countArrival(unsigned int* counter, unsi
   return before;
 }
 
+/// The same within a block, of a counter in shared memory.
+__device__ __forceinline__ unsigned int countInBlock(unsigned int* counter, unsigned int last) {
+  unsigned int before;
+  asm volatile("atom.acq_rel.cta.shared.inc.u32 %0, [%1], %2;"
+               : "=r"(before)
+               : "r"(static_cast<uint32_t>(__cvta_generic_to_shared(counter))), "r"(last)
+               : "memory");
+  return before;
+}
+
+/// Adds to a counter; the value before. What this thread's block wrote before its last barrier is visible to who then sees the sum
+/// by loadAcquire.
+__device__ __forceinline__ unsigned int addRelease(unsigned int* counter, unsigned int value) {
+  unsigned int before;
+  asm volatile("atom.add.release.gpu.global.u32 %0, [%1], %2;" : "=r"(before) : "l"(counter), "r"(value) : "memory");
+  return before;
+}
+
+__device__ __forceinline__ unsigned int loadAcquire(const unsigned int* counter) {
+  unsigned int value;
+  asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(counter) : "memory");
+  return value;
+}
+
 /// Waits until at most `Pending` of the last groups are under way.
 template <int Pending>
 __device__ __forceinline__ void waitCopyGroups() {

@@ -4,27 +4,30 @@
 
 namespace ds4::cuda {
 
-/// The units of a task that are this warp's: the next one, and how many there are.
+/// Units of a task that are still to come.
 struct PanelPlace {
-  const uint8_t* from;  // in this lane's panel
-  int unit, left;
+  int unit, end;
 };
 
-/// Part `split` of 2^shift of a panel of `all` units.
-__device__ __forceinline__ PanelPlace panelPart(const uint8_t* panel, int all, int split, int shift, int unitBytes) {
-  const int unit = (all * split >> shift) + (static_cast<int>(threadIdx.x) >> 5);
-  return {panel + unit * unitBytes, unit, unitsLeft(unit, all * (split + 1) >> shift)};
+/// Part `split` of 2^shift of `all` units.
+__device__ __forceinline__ PanelPlace panelPart(int all, int split, int shift) {
+  return {all * split >> shift, all * (split + 1) >> shift};
 }
 
-__device__ __forceinline__ void nextUnit(PanelPlace& place, int type) {
-  place.from += kStreamWarps * unitBytesOf(type);
-  place.unit += kStreamWarps;
-  place.left--;
-}
+/// Stages of one panel pair, in turn.
+struct PanelStages {
+  using Place = PanelPlace;
+  static __device__ __forceinline__ int units(const Place& place) { return min(place.end - place.unit, kStreamWarps); }
+  static __device__ __forceinline__ int offsetUnits(const Place& place) { return place.unit; }
+  static __device__ __forceinline__ void next(Place& place) { place.unit += kStreamWarps; }
+  static __device__ __forceinline__ bool ends(const Place& place) { return place.unit >= place.end; }
+};
+
+__device__ __forceinline__ int ownUnit(int first) { return first + (static_cast<int>(threadIdx.x) >> 5); }
 
 /// Row 0 of `rows` times a matrix, times factor (read when it is used: it may be known only after the wait).
 template <bool kIntsOnly>
-struct PairSource {
+struct PairSource : PanelStages {
   const uint8_t* data;
   int panelBytes, lastPanel, cols, type;
   StagedRows rows;
@@ -37,10 +40,12 @@ struct PairSource {
         type(matrix.type), rows(staged), factor(times), shift(splitShift) {}
 
   __device__ __forceinline__ PanelPlace place(int task) const {
-    const int pair = task >> shift;
-    const int panel = min(2 * pair + (static_cast<int>(threadIdx.x) >> 4 & 1), lastPanel);
-    return panelPart(data + static_cast<int64_t>(panel) * panelBytes, cols >> unitShiftOf(type), task - (pair << shift), shift,
-                     unitBytesOf(type));
+    return panelPart(cols >> unitShiftOf(type), task & ((1 << shift) - 1), shift);
+  }
+  __device__ __forceinline__ void panels(int task, const PanelPlace&, const uint8_t*& first, const uint8_t*& second) const {
+    const int panel = 2 * (task >> shift);
+    first = data + static_cast<int64_t>(panel) * panelBytes;
+    second = panel < lastPanel ? first + panelBytes : first;
   }
   /// The pairs of tasks first .. end - 1, which lie one after another, up to the limit; by one warp.
   __device__ __forceinline__ void prefetch(int first, int end) const {
@@ -48,10 +53,8 @@ struct PairSource {
     const int bytes = static_cast<int>(min(static_cast<int64_t>(to - from) * panelBytes, static_cast<int64_t>(kPrefetchBytes)));
     prefetchPart(data + static_cast<int64_t>(from) * panelBytes, bytes, static_cast<int>(threadIdx.x) & 31, 32);
   }
-  __device__ __forceinline__ const uint8_t* address(const PanelPlace& place) const { return place.from; }
-  __device__ __forceinline__ void next(PanelPlace& place) const { nextUnit(place, type); }
   __device__ __forceinline__ void input(const PanelPlace& place, int& first, float& times) const {
-    first = place.unit << unitShiftOf(type);
+    first = ownUnit(place.unit) << unitShiftOf(type);
     times = factor;
   }
   __device__ __forceinline__ void add(const uint8_t* block, const Lane& lane, int first, float times, float (&total)[8]) const {

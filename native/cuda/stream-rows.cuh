@@ -1,8 +1,8 @@
 // Decode of one token: weights streamed once through shared memory.
 //
-// A task is a pair of panels (32 weight rows) or a part of its columns. The eight warps of a block take the task's units
-// (runs of columns) in turn; each has a ring of stages (ring.cuh) that is filled far ahead, across tasks, while it multiplies.
-// Sums meet in shared memory once per task, and one warp finishes the task while the others go on.
+// A task is a pair of panels (32 weight rows) or a part of its columns. The eight warps of a block take a unit (a run of columns)
+// each out of every stage of the block's ring (ring.cuh), which is filled far ahead, across tasks, while they multiply. Sums meet
+// in shared memory once per task, and one warp finishes the task while the others go on.
 //
 // Before the kernel waits for the one before it (`begin`), its stages are filling and the second-level cache has been asked
 // for what follows: only inputs need the kernel before.
@@ -33,7 +33,7 @@ struct StreamRoom {
   static __device__ __forceinline__ uint8_t* tables() { return dynamicShared(); }
   __device__ __forceinline__ float* sums() const { return reinterpret_cast<float*>(tables() + tableBytes); }
   __device__ __forceinline__ uint8_t* ring() const { return tables() + tableBytes + kStreamPartialBytes; }
-  __device__ __forceinline__ uint8_t* rows() const { return ring() + kStreamWarps * stages * stageBytes; }
+  __device__ __forceinline__ uint8_t* rows() const { return ring() + stages * stageBytes; }
 };
 
 /// total[i] += products of a unit's 128 columns with a staged row, times factor; first: of the row's columns.
@@ -119,17 +119,43 @@ __device__ __forceinline__ void prefetchPart(const uint8_t* from, int bytes, int
   if (at < bytes) prefetchToL2(from + at, min(each, bytes - at) & ~15);
 }
 
-/// Units of a warp from `unit` on, before `end`.
-__device__ __forceinline__ int unitsLeft(int unit, int end) { return max(end - unit + kStreamWarps - 1, 0) / kStreamWarps; }
+/// What is filled next, in shared memory: whoever fills moves it on.
+template <class Place>
+struct FillPlace {
+  Place place;
+  int task;
+};
+
+/// Fills a stage with what comes next of tasks below end, by one warp; false where nothing does.
+template <class Source>
+__device__ __forceinline__ bool fillNext(const Source& source, Ring& ring, int stage, int end, int step,
+                                         FillPlace<typename Source::Place>& ahead) {
+  const int task = ahead.task, bytes = unitBytesOf(source.type);
+  if (task >= end) return false;
+  auto place = ahead.place;
+  const uint8_t *first, *second;
+  source.panels(task, place, first, second);
+  const int offset = source.offsetUnits(place) * bytes;
+  ring.fill(stage, first + offset, second + offset, source.units(place) * bytes, kStreamWarps * bytes);
+  source.next(place);
+  const int nextTask = source.ends(place) ? task + step : task;
+  if (nextTask != task) place = source.place(nextTask);
+  __syncwarp();
+  if (threadIdx.x % 32 == 0) ahead = {place, nextTask};
+  __syncwarp();
+  return true;
+}
 
 /// Tasks first, first + step, ... below end. `source` says what a task is:
-///   type                           of its weights
-///   Place place(task)              the first of the units that are this warp's; place.left: how many
-///   next(place)                    the next one
-///   address(place)                 where it lies, in this lane's panel
-///   input(place, first, factor)    what it is multiplied by: a place in staged rows, and a factor
-///   add(stage, lane, first, factor, total)   multiplies it
-/// begin() runs once all warps have started to read, before inputs are touched; it ends with a barrier. finish(task, sum) runs
+///   type                          of its weights
+///   Place place(task)             its first stage
+///   next(place), ends(place)      the next one; whether there is none
+///   units(place)                  how many units of both panels it holds, 1 to kStreamWarps
+///   panels(task, place, a, b)     where both panels begin, and
+///   offsetUnits(place)            how many units before these
+///   input(place, first, factor)   what the warp's unit is multiplied by: a place in staged rows, and a factor
+///   add(block, lane, first, factor, total)   multiplies it
+/// begin() runs once the stages have started to fill, before inputs are touched; it ends with a barrier. finish(task, sum) runs
 /// in one warp, lane i with the sum of row i, while the others go on. Returns with nothing outstanding and all warps together.
 template <class Source, class Begin, class Finish>
 __device__ __forceinline__ void streamTasks(const Source& source, Ring& ring, int first, int end, int step, float* partial,
@@ -138,47 +164,47 @@ __device__ __forceinline__ void streamTasks(const Source& source, Ring& ring, in
     begin();
     return;
   }
+  using Ahead = FillPlace<typename Source::Place>;
+  __shared__ Ahead ahead;
   const Lane lane = ownLane();
   const int bytes = unitBytesOf(source.type);
-  // What is filled next; the ring may be full of what comes before.
-  int aheadTask = first, filled = 0;
-  auto ahead = source.place(first);
-  auto place = ahead;
-  bool begun = false;
+  if (threadIdx.x == 0) ahead = {source.place(first), first};
+  __syncwarp();
+  const int own = lane.panel * (kStreamWarps * bytes) + lane.warp * bytes;
   float total[8] = {};
   int task = first, count = 0;
+  auto place = source.place(first);
+  // Stages that this warp fills now: first all of them by one warp.
+  int empty = ring.at, empties = lane.warp == 0 ? ring.count : 0;
+  bool begun = false;
 #pragma unroll 1
   while (true) {
-#pragma unroll 1
-    while (filled < ring.count && aheadTask < end) {
-      if (ahead.left > 0) {
-        const int at = ring.at + filled, stage = at >= ring.count ? at - ring.count : at;
-        ring.fill(stage, source.address(ahead), bytes);
-        filled++;
-        source.next(ahead);
+    if (begun) {
+      const uint8_t* stage = ring.take();
+      if (lane.warp < source.units(place)) {
+        int column;
+        float factor;
+        source.input(place, column, factor);
+        source.add(stage + own, lane, column, factor, total);
       }
-      if (ahead.left > 0) continue;
-      aheadTask += step;
-      if (aheadTask < end) ahead = source.place(aheadTask);
+      empty = ring.release();
+      empties = empty >= 0 ? 1 : 0;
+    }
+#pragma unroll 1
+    for (; empties > 0; empties--) {
+      if (!fillNext(source, ring, empty, end, step, ahead)) break;
+      empty = empty + 1 == ring.count ? 0 : empty + 1;
     }
     if (!begun) {
       begin();
       begun = true;
+      continue;
     }
-    if (place.left > 0) {
-      const uint8_t* block = ring.take() + lane.panel * bytes;
-      filled--;
-      int column;
-      float factor;
-      source.input(place, column, factor);
-      source.add(block, lane, column, factor, total);
-      source.next(place);
-      __syncwarp();
-    }
-    if (place.left > 0) continue;
+    source.next(place);
+    if (!source.ends(place)) continue;
     // Sums of a task go to one of eight places; the warp whose turn it is waits for the others there and finishes the task.
     // By the time a place is used again every warp has had such a turn after the one that emptied it.
-    const int turn = count % kStreamWarps;
+    const int turn = count++ % kStreamWarps;
     float* sums = partial + turn * (kStreamWarps * 32);
     storeSums(source.type, total, lane, sums + lane.warp * 32);
 #pragma unroll
@@ -194,7 +220,6 @@ __device__ __forceinline__ void streamTasks(const Source& source, Ring& ring, in
     } else {
       arriveAt(1 + turn, kStreamThreads);
     }
-    count++;
     task += step;
     if (task >= end) break;
     place = source.place(task);

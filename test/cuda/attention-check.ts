@@ -250,7 +250,7 @@ function randomEntries(visible: number, topK: number, seed: number): number[] {
   return [...chosen].sort((a, b) => a - b);
 }
 
-function checkAttention(bench: CheckBench, test: AttentionCase): CheckRow {
+function checkAttention(bench: CheckBench, test: AttentionCase): CheckRow[] {
   const { parts, start, count, heads, dim, ratio, topK = 0, turnBack = false } = test;
   const window = 128;
   const ringRows = window + count;
@@ -282,7 +282,12 @@ function checkAttention(bench: CheckBench, test: AttentionCase): CheckRow {
   const shape = { heads, dim, countTokens: count, mostKeys, rowParts: parts };
   const plan = planAttention(ctx.device, shape);
   const out = bench.room(expected.byteLength);
-  attend(ctx, shape, bench.up(decodeStateWords(start, count, 0)), {
+  const groupHeads = Math.min(2, heads);
+  const rowBytes = 1.375 * groupHeads * dim;
+  const int8 = bench.room((heads / groupHeads) * rowBytes);
+  const isWanted = count === 1 && dim % 128 === 0 && heads % groupHeads === 0;
+  const isQuantized = attend(ctx, shape, bench.up(decodeStateWords(start, count, 0)), {
+    quantized: isWanted ? { buffer: int8, groupHeads } : null,
     ...{
       queries: bench.up(queries),
       ring: bench.upRows(ring, dim, parts),
@@ -299,15 +304,35 @@ function checkAttention(bench: CheckBench, test: AttentionCase): CheckRow {
   });
   const name = `${count} tokens from ${start}, ${heads} x ${dim} x ${parts}, ratio ${ratio}${topK > 0 ? `, top ${topK}` : ""}`;
   const cut = `${plan.kernel} x ${plan.shares}`;
-  const error = largestError(bench.floats(out, expected.length), expected);
-  return { name: `attend ${name} (${cut})`, error, bound: ATTENTION[parts] };
+  const found = bench.floats(out, expected.length);
+  const error = largestError(found, expected);
+  const rows: CheckRow[] = [{ name: `attend ${name} (${cut})`, error, bound: ATTENTION[parts] }];
+  if (!isQuantized) return rows;
+  const forms = bench.floats(int8, int8.bytes / 4);
+  const back = Array.from({ length: heads / groupHeads }, (_, row) =>
+    widened(forms.subarray((row * rowBytes) / 4, ((row + 1) * rowBytes) / 4), groupHeads * dim),
+  );
+  // Half a step of int8, of the largest value of 32.
+  rows.push({
+    name: `its int8 form`,
+    error: largestError(Float32Array.of(...back.flat()), found),
+    bound: 0.5 / 127 + 1e-6,
+  });
+  return rows;
+}
+
+/** A row of int8 form, [cols] int8 and a float32 scale of every 32, as numbers. */
+function widened(form: Float32Array, cols: number): number[] {
+  const quants = new Int8Array(form.buffer, form.byteOffset, cols);
+  const scales = form.subarray(cols / 4, cols / 4 + cols / 32);
+  return Array.from(quants, (quant, i) => quant * scales[i >> 5]);
 }
 
 /** Checks of the steps with sequence state. */
 export const attentionChecks: readonly KernelCheck[] = [
   { name: "compressor", run: (bench) => compressorCases().flatMap((test) => checkCompressor(bench, test)) },
   { name: "indexer", run: (bench) => selectionCases().flatMap((test) => checkSelection(bench, test)) },
-  { name: "attention", run: (bench) => attentionCases().map((test) => checkAttention(bench, test)) },
+  { name: "attention", run: (bench) => attentionCases().flatMap((test) => checkAttention(bench, test)) },
 ];
 
 /** Each case with rows of one and of two halves per value. */

@@ -110,7 +110,7 @@ describe.skipIf(addon === null)(`cuda backend on a fake device ${reason ?? ""}`,
       ...steps,
       attend: (...args) => {
         if (fails) throw new CudaError("cuLaunchKernel", "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES", "");
-        steps.attend(...args);
+        return steps.attend(...args);
       },
     }));
     const kv = backend.createKv(64);

@@ -90,6 +90,7 @@ describe.runIf(hasCompiler && process.platform === "linux")("with a stub of libc
     const kernel = driver.moduleFunction(module, "known");
     expect(driver.functionInfo(kernel).registers).toBe(4);
     driver.allowSharedBytes(kernel, 65536);
+    expect(driver.residentBlocks(kernel, 256, 4096)).toBe(4);
     const out = driver.alloc(64);
     const args = [
       ...[{ p: { address: out } }, { i32: -3 }, { u32: 4e9 }, { i64: -(2 ** 40) }, { f32: 1.5 }],

@@ -69,7 +69,7 @@ describe.skipIf(addon === null)(`cuda backend under the scheduler ${reason ?? ""
       ...steps,
       attend: (...args) => {
         if (++calls === 20) throw new CudaError("cuLaunchKernel", "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES", "");
-        steps.attend(...args);
+        return steps.attend(...args);
       },
     }));
     expect(calls).toBeGreaterThan(20);

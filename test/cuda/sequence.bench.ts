@@ -60,7 +60,7 @@ function measureAttention(meter: Meter, place: Place, ratio: number, parts: RowP
     entries: ratio > 0 ? bench.up(new Uint16Array(visible * DIM * parts)) : null,
     ...{ selected: topK > 0 ? bench.up(chosen) : null, counts: topK > 0 ? counts : null },
     ...{ parts: bench.room(plan.partBytes), stats: bench.room(plan.statBytes) },
-    out: zeros(count * HEADS * DIM),
+    ...{ out: zeros(count * HEADS * DIM), quantized: null },
   };
   const name = `${nameOf(`attention, ratio ${ratio},`, place, parts)} (${plan.kernel} x ${plan.shares})`;
   const work = {

@@ -106,6 +106,10 @@ CUresult cuFuncGetAttribute(int* value, CUfunction_attribute attribute, CUfuncti
 CUresult cuFuncSetAttribute(CUfunction kernel, CUfunction_attribute attribute, int value) {
   return kernel == HANDLE(CUfunction, 5) && attribute == 8 && value == 65536 ? 0 : 1;
 }
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, CUfunction kernel, int threads, size_t bytes) {
+  *blocks = threads / 64;
+  return kernel == HANDLE(CUfunction, 5) && bytes == 4096 ? 0 : 1;
+}
 // The kernel "known" takes (void* out, int32, uint32, int64, float, struct of 12 bytes) and writes it all to out.
 CUresult cuLaunchKernel(CUfunction kernel, unsigned int gx, unsigned int gy, unsigned int gz, unsigned int bx,
                         unsigned int by, unsigned int bz, unsigned int shared, CUstream stream, void** params,

@@ -14,7 +14,7 @@ import {
   rowsOf,
   stateOf,
 } from "./pass.ts";
-import type { CompressArg } from "./sequence-steps.ts";
+import type { Attention, CompressArg } from "./sequence-steps.ts";
 
 /** The angles of a layer's kind, [tokens, pairs]. */
 interface Angles {
@@ -154,7 +154,12 @@ function selectEntries(pass: CudaPass, own: CompressorState, segment: Segment<Cu
 }
 
 /** A sequence's tokens attend: `q` to `mixed`, turned back. */
-export function attendSegmentRow(pass: CudaPass, layer: CudaLayerWeights, segment: Segment<CudaKv>): void {
+export function attendSegmentRow(
+  pass: CudaPass,
+  layer: CudaLayerWeights,
+  segment: Segment<CudaKv>,
+  quantized: Attention["quantized"] = null,
+): boolean {
   const { ctx, steps, spec, buffers } = pass;
   const angles = anglesOf(pass, layer);
   const { headCount: heads, headDim: dim, slidingWindow: window, indexerTopK } = spec;
@@ -164,7 +169,8 @@ export function attendSegmentRow(pass: CudaPass, layer: CudaLayerWeights, segmen
   const visible = ratio === 0 ? 0 : Math.floor(mostTokens(pass, segment) / ratio);
   const mostKeys = window + (layer.indexer ? Math.min(indexerTopK, visible) : visible);
   const { rowParts } = segment.kv;
-  steps.attend(ctx, { heads, dim, countTokens: segment.count, mostKeys, rowParts }, stateOf(pass, segment), {
+  const shape = { heads, dim, countTokens: segment.count, mostKeys, rowParts };
+  return steps.attend(ctx, shape, stateOf(pass, segment), {
     queries: rowsOf(buffers.q, segment, heads * dim),
     ...{ ring: own.ring, window, ringRows: segment.kv.ringRows, ratio },
     entries: own.compressor?.entries ?? null,
@@ -177,7 +183,7 @@ export function attendSegmentRow(pass: CudaPass, layer: CudaLayerWeights, segmen
       sines: rowsOf(angles.sines, segment, pairs),
       pairs,
     },
-    out: rowsOf(buffers.mixed, segment, heads * dim),
+    ...{ out: rowsOf(buffers.mixed, segment, heads * dim), quantized },
   });
 }
 

@@ -15,7 +15,8 @@ import type { NativeAddon } from "../native.ts";
 import { nativeKernels } from "../native-kernels.ts";
 import type { TokenBatch } from "../token-batch.ts";
 import { CudaError } from "./cuda-error.ts";
-import { canStream } from "./decode-plans.ts";
+import { openChain } from "./decode-chain.ts";
+import type { ChainShape } from "./decode-plans.ts";
 import { DeviceMemory } from "./device-memory.ts";
 import { type DeviceWeights, loadDeviceWeights } from "./device-weights.ts";
 import { forwardBatch, type HostLogits } from "./forward.ts";
@@ -76,7 +77,7 @@ interface CudaParts {
   rowParts: RowParts;
   weightBytesPerToken: number;
   /** See `CudaPass`. */
-  streams: boolean;
+  chain: ChainShape | null;
 }
 
 /** Everything that a backend holds beside the device. Nothing stays allocated on failure. */
@@ -113,7 +114,7 @@ function openParts(
       rowParts: options.kvType === "f16x2" ? 2 : 1,
       graphs: new StepGraphs(stream),
       model: roles,
-      streams: steps === kernelSteps && canStream(roles, parts.input),
+      chain: steps === kernelSteps ? openChain(device, roles, parts.input) : null,
       work: { input: { buffer: parts.input }, routing: { buffer: parts.routing } },
       weightBytesPerToken: weightBytesPerToken(model),
     };
@@ -163,12 +164,12 @@ class CudaBackend extends BackendBase<CudaKv, CudaParts> {
   }
 
   protected compute(parts: CudaParts, batch: TokenBatch<CudaKv>, options: ForwardOptions): ForwardResult {
-    const { device, steps, work, scratch, model, graphs, streams, host } = parts;
+    const { device, steps, work, scratch, model, graphs, chain, host } = parts;
     const { spec } = this;
     const tokens = batch.tokens.length;
     const pass = {
       ...{ ctx: device, steps, work, spec, scratch, buffers: scratch.buffers, batch, tokens, options },
-      ...{ graphs, streams },
+      ...{ graphs, chain },
     };
     const { logits, top } = this.#guard(() => forwardBatch(pass, model, host));
     return { logits, top: top.map((each) => each && { ...each, row: () => this.#guard(each.row) }) };

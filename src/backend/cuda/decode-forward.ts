@@ -1,19 +1,12 @@
-// One token of one sequence through the layers, as few and as long launches as the data allows: what one kernel leaves is
-// what the next reads, the streams are written where a block's output is made, and every kernel starts on its weights while
-// the one before ends. The same results as the steps of forward.ts, which serve everything else.
+// One token of one sequence through the layers, as few and as long launches as the data allows: a chain of steps from each layer's
+// attention to the next one's, what one step leaves is what the next reads, the streams are written where a block's output is
+// made, and every step starts on its weights while the one before ends. The same results as the steps of forward.ts, which serve
+// everything else.
 import type { Segment } from "../token-batch.ts";
 import { attendSegmentRow, compressorsOf, selectSegmentEntries } from "./attention-step.ts";
-import { type QuantizedRows, quantizedRows } from "./decode-plans.ts";
-import {
-  decodeDown,
-  decodeRoute,
-  decodeRows,
-  decodeUp,
-  hyperJoin,
-  hyperStart,
-  type StreamProduct,
-  streamProducts,
-} from "./decode-steps.ts";
+import { DecodeChain, type StreamProduct } from "./decode-chain.ts";
+import { type ChainShape, type QuantizedRows, quantizedRows } from "./decode-plans.ts";
+import { decodeRows, hyperStart } from "./decode-steps.ts";
 import type { HyperJoinArg, HyperTailArg } from "./decode-structs.ts";
 import type { DeviceBuffer } from "./device-memory.ts";
 import type { CudaKv } from "./kv-state.ts";
@@ -21,24 +14,29 @@ import type { DeviceMatrix } from "./matrix.ts";
 import type { CudaHyperWeights, CudaLayerWeights, CudaModelWeights, CudaPass } from "./pass.ts";
 import { stateOf } from "./pass.ts";
 
-/** From the token's embedding in `streams` to the last layer's streams and their partial sums for the head. */
-export function enqueueDecode(pass: CudaPass, model: CudaModelWeights): void {
+/** From the token's embedding in `streams` to the last layer's streams, and to logits [vocab] if `withHead`. */
+export function enqueueDecode(
+  pass: CudaPass,
+  model: CudaModelWeights,
+  shape: ChainShape,
+  withHead: boolean,
+): void {
+  const chain = new DecodeChain(pass.ctx, shape);
   hyperStart(pass.ctx, tailOf(pass, model.layers[0].hcAttn.fn));
   model.layers.forEach((layer, index) => {
     const next = model.layers[index + 1]?.hcAttn ?? model.outputHc;
-    attention(pass, layer, join(pass, layer.hcAttn, layer.attnNorm));
-    experts(pass, layer, join(pass, layer.hcFfn, layer.ffnNorm), next.fn);
+    attention(pass, chain, layer);
+    experts(pass, chain, layer, next.fn);
   });
+  if (withHead) head(pass, chain, model);
+  chain.launch();
 }
 
-/** logits [vocab] from the streams that `enqueueDecode` left. */
-export function enqueueDecodeHead(pass: CudaPass, model: CudaModelWeights): void {
-  const { ctx, buffers } = pass;
-  const { headX: x, logits } = buffers;
+function head(pass: CudaPass, chain: DecodeChain, model: CudaModelWeights): void {
+  const { headX: x, logits } = pass.buffers;
   const { headX: quantized } = rowsOf(pass);
-  const read = { ...joinOf(pass, model.outputHc, model.outputNorm), x, quantized, post: null, comb: null };
-  hyperJoin(ctx, read);
-  streamProducts(ctx, [{ matrix: model.head.matrix, x, quantized, out: logits }]);
+  const join = { ...joinOf(pass, model.outputHc, model.outputNorm), x, quantized, post: null, comb: null };
+  chain.products([{ matrix: model.head.matrix, x, quantized, out: logits }], { join });
 }
 
 /** Where the partial sums lie: the head's streams are not used beside them. */
@@ -67,29 +65,30 @@ function joinOf(pass: CudaPass, hyper: CudaHyperWeights, normWeight: DeviceBuffe
   };
 }
 
-/** A block's input; what remains of the read is for a block of the next launch. */
-function join(pass: CudaPass, hyper: CudaHyperWeights, normWeight: DeviceBuffer): HyperJoinArg {
+/** A block's input, and what its output is written with. */
+function blockJoin(pass: CudaPass, hyper: CudaHyperWeights, normWeight: DeviceBuffer): HyperJoinArg {
   const { x, post, comb } = pass.buffers;
-  const read = { ...joinOf(pass, hyper, normWeight), x, quantized: rowsOf(pass).x, post, comb };
-  hyperJoin(pass.ctx, read);
-  return read;
+  return { ...joinOf(pass, hyper, normWeight), x, quantized: rowsOf(pass).x, post, comb };
 }
 
-function attention(pass: CudaPass, layer: CudaLayerWeights, balance: HyperJoinArg): void {
-  const { ctx, spec, buffers } = pass;
+function attention(pass: CudaPass, chain: DecodeChain, layer: CudaLayerWeights): void {
+  const { spec, buffers } = pass;
   const { indexer } = layer;
   const [segment] = pass.batch.segments;
   const { queryRank: quantized, querySquares: squares } = rowsOf(pass);
-  streamProducts(ctx, inputProducts(pass, layer), { balance });
+  chain.products(inputProducts(pass, layer), { join: blockJoin(pass, layer.hcAttn, layer.attnNorm) });
   const x = buffers.queryRank;
   const queries: StreamProduct[] = [{ matrix: layer.qB.matrix, x, quantized, out: buffers.q }];
   if (indexer) queries.push({ matrix: indexer.qB.matrix, x, quantized, out: buffers.indexerQueries });
   const count = Math.ceil(spec.queryLoraRank / 32);
-  streamProducts(ctx, queries, { norm: { squares, count, epsilon: spec.normEpsilon } });
+  chain.products(queries, { norm: { squares, count, epsilon: spec.normEpsilon } });
+  chain.launch();
   turnRows(pass, layer, segment);
   selectSegmentEntries(pass, layer, segment);
-  attendSegmentRow(pass, layer, segment);
-  projectOutput(pass, layer);
+  const { outputGroupCount: groups, headCount, headDim } = spec;
+  const mixed = { buffer: rowsOf(pass).mixed, groupHeads: headCount / groups };
+  const isQuantized = attendSegmentRow(pass, layer, segment, headDim % 128 === 0 ? mixed : null);
+  projectOutput(pass, chain, layer, isQuantized);
 }
 
 /** All that reads the block's input. The query rank is left with its norm's weight, its mean square to whoever reads it. */
@@ -137,12 +136,18 @@ function turnRows(pass: CudaPass, layer: CudaLayerWeights, segment: Segment<Cuda
 }
 
 /** The groups' products side by side, then the one that ends the block. */
-function projectOutput(pass: CudaPass, layer: CudaLayerWeights): void {
-  const { ctx, spec, buffers } = pass;
+function projectOutput(
+  pass: CudaPass,
+  chain: DecodeChain,
+  layer: CudaLayerWeights,
+  isQuantized: boolean,
+): void {
+  const { spec, buffers } = pass;
   const { outputGroupCount: groups, outputLoraRank: rank } = spec;
   const { matrix } = layer.outA;
   const groupBytes = (matrix.sliceBytes / matrix.rows) * rank;
-  const low = rowsOf(pass).low;
+  const { low, mixed } = rowsOf(pass);
+  const mixedBytes = mixed.bytes / groups;
   const products = Array.from({ length: groups }, (_, group) => ({
     matrix: {
       ...matrix,
@@ -150,35 +155,37 @@ function projectOutput(pass: CudaPass, layer: CudaLayerWeights): void {
       buffer: matrix.buffer.slice(group * groupBytes, groupBytes),
     },
     x: buffers.mixed.slice(4 * group * matrix.cols),
+    quantized: isQuantized ? mixed.slice(group * mixedBytes, mixedBytes) : null,
     out: buffers.low.slice(4 * group * rank),
     outQuantized: { buffer: low, cols: groups * rank, first: group * rank },
   }));
-  streamProducts(ctx, products);
+  chain.products(products);
   const output = { matrix: layer.outB.matrix, x: buffers.low, quantized: low };
-  streamProducts(ctx, [output], { tail: tailOf(pass, layer.hcFfn.fn) });
+  chain.products([output], { tail: tailOf(pass, layer.hcFfn.fn) });
 }
 
-function experts(pass: CudaPass, layer: CudaLayerWeights, balance: HyperJoinArg, nextFn: DeviceMatrix): void {
-  const { ctx, spec, buffers } = pass;
+function experts(pass: CudaPass, chain: DecodeChain, layer: CudaLayerWeights, nextFn: DeviceMatrix): void {
+  const { spec, buffers } = pass;
   const rows = rowsOf(pass);
   const quantized = rows.x;
   const { x, expertIds: ids, expertWeights: weights, h, sharedH } = buffers;
   const { expertCount, expertUsedCount: used } = spec;
-  decodeRoute(ctx, {
+  chain.route({
     ...{ router: layer.router.matrix, sharedGate: layer.gateShared.matrix, sharedUp: layer.upShared.matrix },
     ...{ bias: layer.bias, table: layer.table, experts: expertCount, used },
     ...{ weightsScale: spec.expertWeightsScale, normalize: spec.expertWeightsNorm },
     mark: layer.spec.index + 1,
-    ...{ balance, quantized, sharedQuantized: rows.sharedH },
+    join: blockJoin(pass, layer.hcFfn, layer.ffnNorm),
+    ...{ quantized, sharedQuantized: rows.sharedH },
     ...{ x, tokenIds: buffers.tokenIds, logits: buffers.routerLogits, sharedH, ids, weights },
     ...{ flag: buffers.flag, sharedLimit: layer.spec.swigluClampShared },
   });
   const gate = layer.gateExps.matrix;
-  decodeUp(ctx, {
+  chain.up({
     ...{ gate, up: layer.upExps.matrix, x, quantized, ids, h, hQuantized: rows.h },
     ...{ limit: layer.spec.swigluClampExperts, used },
   });
-  decodeDown(ctx, {
+  chain.down({
     ...{ down: layer.downExps.matrix, sharedDown: layer.downShared.matrix },
     tail: tailOf(pass, nextFn),
     ...{ h: rows.h, sharedH: rows.sharedH, ids, weights, used },

@@ -16,8 +16,8 @@ const STREAM_PARTIAL_BYTES = STREAM_WARPS * STREAM_WARPS * 32 * 4;
 const LATTICE_BYTES = 32 * 384 * 4;
 /** kMostStages. */
 const MOST_STAGES = 8;
-/** Blocks of launches that follow each other on one multiprocessor. */
-const BLOCKS_BESIDE = 2;
+/** Shared memory of a multiprocessor from which two blocks each have enough of it. */
+const TWO_BLOCKS_BYTES = 200 * 1024;
 /** Shared memory of a block that is not dynamic, with what the driver keeps for itself. */
 const STATIC_SHARED_BYTES = 3 * 1024;
 /** kMaxSharedTasks. */
@@ -59,35 +59,44 @@ function unitOf({ type }: DeviceMatrix): Unit {
   return unit;
 }
 
-/** Where a launch's shared memory goes: StreamRoom of native/cuda/stream-rows.cuh. */
+/** Where a step's shared memory goes: StreamRoom of native/cuda/stream-rows.cuh. */
 export interface StreamRoom {
   tableBytes: number;
-  /** Of a stage of a warp's ring. */
+  /** Of a stage: what all warps take at a time. */
   stageBytes: number;
-  /** Stages of a warp. */
   stages: number;
-  /** All of it, the launch's rows included. */
+  /** All of it, the step's rows included. */
   sharedBytes: number;
 }
 
-/**
- * The room of a launch that reads `matrices`, with `rowBytes` for its input, where `blocks` of it share a multiprocessor.
- * Blocks of the next launch find room beside them (`BLOCKS_BESIDE`), as far as two stages allow.
- */
+/** The blocks of a chain (native/cuda/decode-chain.cu): all of them resident. */
+export interface ChainShape {
+  multiprocessors: number;
+  blocksPerMultiprocessor: number;
+  /** Dynamic shared memory of a block, at most. */
+  sharedBytes: number;
+}
+
+/** The most blocks that a device's shared memory is enough for. */
+export function chainShape(device: DeviceInfo): ChainShape {
+  const { multiprocessors, sharedBytesPerMultiprocessor: all, sharedBytesPerBlock } = device;
+  const blocksPerMultiprocessor = all >= TWO_BLOCKS_BYTES ? 2 : 1;
+  const sharedBytes = Math.min(all / blocksPerMultiprocessor, sharedBytesPerBlock) - STATIC_SHARED_BYTES;
+  return { multiprocessors, blocksPerMultiprocessor, sharedBytes };
+}
+
+/** The room of a step that reads `matrices`, with `rowBytes` for its input. Without stages where the block has no room for it. */
 export function streamRoom(
-  device: DeviceInfo,
+  { sharedBytes: most }: ChainShape,
   matrices: readonly DeviceMatrix[],
   rowBytes: number,
-  blocks: number,
 ): StreamRoom {
   const tables = tableBytes(matrices);
-  const stageBytes = Math.max(...matrices.map((matrix) => unitOf(matrix).bytes));
+  const stageBytes = STREAM_WARPS * Math.max(...matrices.map((matrix) => unitOf(matrix).bytes));
   const fixed = STREAM_PARTIAL_BYTES + tables + alignUp(rowBytes, 16);
-  const each = device.sharedBytesPerMultiprocessor / Math.max(blocks, BLOCKS_BESIDE) - STATIC_SHARED_BYTES;
-  const most = Math.min(each, device.sharedBytesPerBlock - STATIC_SHARED_BYTES);
-  const fitting = Math.floor((most - fixed) / (STREAM_WARPS * stageBytes));
-  const stages = Math.max(1, Math.min(MOST_STAGES, fitting));
-  return { tableBytes: tables, stageBytes, stages, sharedBytes: fixed + STREAM_WARPS * stages * stageBytes };
+  const fitting = Math.floor((most - fixed) / stageBytes);
+  const stages = Math.max(0, Math.min(MOST_STAGES, fitting));
+  return { tableBytes: tables, stageBytes, stages, sharedBytes: fixed + stages * stageBytes };
 }
 
 /** Bytes of tables that a launch needs with weights of these types. */
@@ -168,6 +177,8 @@ export interface QuantizedRows {
   headX: DeviceBuffer;
   queryRank: DeviceBuffer;
   querySquares: DeviceBuffer;
+  /** Of every output group, one after another. */
+  mixed: DeviceBuffer;
   low: DeviceBuffer;
   h: DeviceBuffer;
   sharedH: DeviceBuffer;
@@ -179,6 +190,7 @@ function quantizedRowSizes(spec: ModelSpec): Record<keyof QuantizedRows, number>
   return {
     ...{ x: bytes(hiddenSize), headX: bytes(hiddenSize), queryRank: bytes(queryLoraRank) },
     querySquares: 4 * Math.ceil(queryLoraRank / 32),
+    mixed: spec.outputGroupCount * bytes((spec.headCount * spec.headDim) / spec.outputGroupCount),
     low: bytes(spec.outputGroupCount * spec.outputLoraRank),
     ...{ h: bytes(spec.expertUsedCount * inner), sharedH: bytes(spec.expertSharedCount * inner) },
   };
@@ -195,8 +207,11 @@ export function quantizedRows(spec: ModelSpec, buffer: DeviceBuffer): QuantizedR
   return Object.fromEntries(parts) as Record<keyof QuantizedRows, DeviceBuffer>;
 }
 
-/** True for models whose weights these kernels can all read, where `workInput` has room for a token's int8 rows. */
-export function canStream(model: CudaModelWeights, workInput: DeviceBuffer): boolean {
+/**
+ * True for models whose weights these kernels can all read, where `workInput` has room for a token's int8 rows, and blocks for stages
+ * of everything that a step reads.
+ */
+export function canStream(model: CudaModelWeights, workInput: DeviceBuffer, chain: ChainShape): boolean {
   const { spec, layers, head, outputHc } = model;
   const readable = ({ type }: DeviceMatrix) => INT8_TYPES.has(type) || FLOAT_TYPES.has(type);
   const isFn = ({ type }: DeviceMatrix) => type === F32 || type === F16;
@@ -213,8 +228,14 @@ export function canStream(model: CudaModelWeights, workInput: DeviceBuffer): boo
     spec.expertCount <= MOST_EXPERTS &&
     spec.expertUsedCount <= MOST_USED_EXPERTS &&
     gatedPairs <= MOST_GATED_PAIRS &&
+    spec.hiddenSize <= STREAM_THREADS * chain.multiprocessors &&
     partsBytes(quantizedRowSizes(spec)) <= workInput.bytes;
   if (!shapes || !readable(head.matrix) || !isFn(outputHc.fn)) return false;
+  const fits = (matrices: DeviceMatrix[], rows = 1, beside = 0) => {
+    const rowBytes = beside + Math.max(...matrices.map((matrix) => stagedBytes(matrix, rows)));
+    return streamRoom(chain, matrices, rowBytes).stages > 0;
+  };
+  if (!fits([head.matrix])) return false;
   return layers.every((layer) => {
     const { compressor, indexer } = layer;
     const dense = [layer.qA, layer.qB, layer.kv, layer.outA, layer.outB, layer.router];
@@ -230,7 +251,11 @@ export function canStream(model: CudaModelWeights, workInput: DeviceBuffer): boo
       dense.every(({ matrix }) => readable(matrix)) &&
       gated.every(({ matrix }) => INT8_TYPES.has(matrix.type)) &&
       layer.gateShared.matrix.type === layer.upShared.matrix.type &&
-      layer.gateExps.matrix.type === layer.upExps.matrix.type
+      layer.gateExps.matrix.type === layer.upExps.matrix.type &&
+      fits(dense.map(({ matrix }) => matrix)) &&
+      fits([layer.router.matrix, layer.gateShared.matrix], 1, 8 * spec.expertCount) &&
+      fits([layer.gateExps.matrix]) &&
+      fits([layer.downExps.matrix, layer.downShared.matrix], spec.expertUsedCount)
     );
   });
 }

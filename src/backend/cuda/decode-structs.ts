@@ -1,7 +1,9 @@
-// The parameter structs of the kernels that decode one token, byte for byte: native/cuda/decode-products.cu,
-// decode-experts.cu, hyper-join.cu, hyper-tail.cuh, decode-rows.cu. Every struct is a multiple of 8 bytes.
+// The parameter structs of the kernels that decode one token, byte for byte: native/cuda/decode-chain.cu with its steps
+// (decode-products.cuh, decode-route.cuh, decode-experts.cuh, hyper-join.cuh), hyper-tail.cuh, decode-rows.cu. Every struct is a
+// multiple of 8 bytes.
 import { assert } from "../../core/errors.ts";
 import { addCompress, COMPRESS_BYTES } from "./compress-struct.ts";
+import type { StreamRoom } from "./decode-plans.ts";
 import type { RowParts } from "./half-rows.ts";
 import type { Addressed, KernelArg } from "./kernel-args.ts";
 import type { DeviceMatrix } from "./matrix.ts";
@@ -10,6 +12,10 @@ import type { CompressArg } from "./sequence-steps.ts";
 
 /** kMostStreamProducts. */
 export const MOST_STREAM_PRODUCTS = 8;
+/** kMostChainSteps. */
+export const MOST_CHAIN_STEPS = 8;
+/** kMostChainProducts. */
+export const MOST_CHAIN_PRODUCTS = 4;
 /** kPartialValues of hyper-tail.cuh: a partial sum for every 32 columns of the hidden size. */
 export const PARTIAL_VALUES = 36;
 
@@ -54,8 +60,8 @@ export interface HyperTailArg {
 export interface StreamProductsArg {
   items: readonly StreamProductArg[];
   tail: HyperTailArg | null;
-  /** What a block of its own does beside. */
-  balance: HyperJoinArg | null;
+  /** Where the input comes from, if not from the step before. */
+  join: HyperJoinArg | null;
   /** Sums whose total is the inputs' sum of squares: they are scaled to unit mean square. */
   norm: { squares: Addressed; count: number; epsilon: number } | null;
 }
@@ -72,7 +78,7 @@ export interface DecodeRouteArg {
   weightsScale: number;
   normalize: boolean;
   mark: number;
-  balance: HyperJoinArg;
+  join: HyperJoinArg;
   x: Addressed;
   quantized: Addressed;
   tokenIds: Addressed;
@@ -179,10 +185,66 @@ export function hyperTailStruct(arg: HyperTailArg): KernelArg {
   return tail(new StructBytes(TAIL_BYTES), arg).arg();
 }
 
+/** A step of a chain: ChainKind, then what its work is cut by and where its shared memory goes. */
+export interface ChainStepArg {
+  kind: "products" | "route" | "up" | "down";
+  /** Tasks per block (products, up), or the blocks of the router or of the chosen experts. */
+  cut: number;
+  /** Which of the chain's products. */
+  item: number;
+  room: StreamRoom;
+}
+
+/** struct DecodeChain. */
+export interface DecodeChainArg {
+  steps: readonly ChainStepArg[];
+  products: readonly StreamProductsArg[];
+  route: DecodeRouteArg | null;
+  up: DecodeUpArg | null;
+  down: DecodeDownArg | null;
+}
+
+const CHAIN_KINDS = ["products", "route", "up", "down"];
+const STEP_BYTES = 24;
+const PRODUCTS_BYTES = PRODUCT_BYTES * MOST_STREAM_PRODUCTS + TAIL_BYTES + JOIN_BYTES + 24;
+const ROUTE_BYTES = 320;
+const UP_BYTES = 112;
+const DOWN_BYTES = 184;
+const CHAIN_BYTES =
+  STEP_BYTES * MOST_CHAIN_STEPS +
+  PRODUCTS_BYTES * MOST_CHAIN_PRODUCTS +
+  ROUTE_BYTES +
+  UP_BYTES +
+  DOWN_BYTES +
+  8;
+
+/** struct DecodeChain. What is absent is zero. */
+export function decodeChainStruct({ steps, products, route, up, down }: DecodeChainArg): KernelArg {
+  assert(steps.length > 0 && steps.length <= MOST_CHAIN_STEPS, `${steps.length} steps in a chain`);
+  assert(products.length <= MOST_CHAIN_PRODUCTS, `${products.length} launches of products in a chain`);
+  const bytes = new StructBytes(CHAIN_BYTES);
+  for (const { kind, cut, item, room } of steps) {
+    bytes.i32(CHAIN_KINDS.indexOf(kind)).i32(cut).i32(item);
+    bytes.i32(room.tableBytes).i32(room.stageBytes).i32(room.stages);
+  }
+  bytes.skip(STEP_BYTES * (MOST_CHAIN_STEPS - steps.length));
+  for (const each of products) addProducts(bytes, each);
+  bytes.skip(PRODUCTS_BYTES * (MOST_CHAIN_PRODUCTS - products.length));
+  if (route === null) bytes.skip(ROUTE_BYTES);
+  else addRoute(bytes, route);
+  if (up === null) bytes.skip(UP_BYTES);
+  else addUp(bytes, up);
+  if (down === null) bytes.skip(DOWN_BYTES);
+  else addDown(bytes, down);
+  return bytes.i32(steps.length).i32(0).arg();
+}
+
 /** struct StreamProducts. */
-export function streamProductsStruct({ items, tail: after, balance, norm }: StreamProductsArg): KernelArg {
-  assert(items.length > 0 && items.length <= MOST_STREAM_PRODUCTS, `${items.length} products in a launch`);
-  const bytes = new StructBytes(PRODUCT_BYTES * MOST_STREAM_PRODUCTS + TAIL_BYTES + JOIN_BYTES + 24);
+function addProducts(
+  bytes: StructBytes,
+  { items, tail: after, join: before, norm }: StreamProductsArg,
+): void {
+  assert(items.length > 0 && items.length <= MOST_STREAM_PRODUCTS, `${items.length} products in a step`);
   for (const item of items) {
     const { outQuantized: quantized } = item;
     bytes.matrix(item.matrix).address(item.x).address(item.quantized).address(item.out);
@@ -194,48 +256,42 @@ export function streamProductsStruct({ items, tail: after, balance, norm }: Stre
     bytes.i32(item.splitShift).i32(item.firstShare);
   }
   bytes.skip(PRODUCT_BYTES * (MOST_STREAM_PRODUCTS - items.length));
-  join(tail(bytes, after), balance).address(norm?.squares ?? null);
-  return bytes
+  join(tail(bytes, after), before).address(norm?.squares ?? null);
+  bytes
     .f32(norm?.epsilon ?? 0)
     .i32(norm?.count ?? 0)
     .i32(items.length)
-    .i32(0)
-    .arg();
+    .i32(0);
 }
 
 /** struct DecodeRoute. */
-export function decodeRouteStruct(r: DecodeRouteArg): KernelArg {
-  const bytes = new StructBytes(320).matrix(r.router).matrix(r.sharedGate).matrix(r.sharedUp);
+function addRoute(bytes: StructBytes, r: DecodeRouteArg): void {
+  bytes.matrix(r.router).matrix(r.sharedGate).matrix(r.sharedUp);
   bytes.address(r.bias).address(r.table).i32(r.experts).i32(r.used);
   bytes
     .f32(r.weightsScale)
     .i32(r.normalize ? 1 : 0)
     .i32(r.mark)
     .i32(0);
-  join(bytes, r.balance).address(r.x).address(r.quantized).address(r.tokenIds).address(r.logits);
+  join(bytes, r.join).address(r.x).address(r.quantized).address(r.tokenIds).address(r.logits);
   bytes.address(r.sharedH).address(r.sharedQuantized).address(r.ids).address(r.weights).address(r.flag);
-  return bytes.f32(r.sharedLimit).i32(r.routerShift).i32(r.sharedShift).i32(0).arg();
+  bytes.f32(r.sharedLimit).i32(r.routerShift).i32(r.sharedShift).i32(0);
 }
 
 /** struct DecodeUp. */
-export function decodeUpStruct(u: DecodeUpArg): KernelArg {
-  const bytes = new StructBytes(112).matrix(u.gate).matrix(u.up).address(u.x).address(u.quantized);
-  bytes.address(u.ids).address(u.h).address(u.hQuantized);
-  return bytes.f32(u.limit).i32(u.used).arg();
+function addUp(bytes: StructBytes, u: DecodeUpArg): void {
+  bytes.matrix(u.gate).matrix(u.up).address(u.x).address(u.quantized);
+  bytes.address(u.ids).address(u.h).address(u.hQuantized).f32(u.limit).i32(u.used);
 }
 
 /** struct DecodeDown. */
-export function decodeDownStruct(d: DecodeDownArg): KernelArg {
-  const bytes = tail(new StructBytes(184).matrix(d.down).matrix(d.sharedDown), d.tail);
+function addDown(bytes: StructBytes, d: DecodeDownArg): void {
+  tail(bytes.matrix(d.down).matrix(d.sharedDown), d.tail);
   bytes.address(d.h).address(d.sharedH).address(d.ids).address(d.weights);
-  return bytes.i32(d.used).i32(d.shift).i32(d.sharedShift).i32(0).arg();
+  bytes.i32(d.used).i32(d.shift).i32(d.sharedShift).i32(0);
 }
 
 /** struct HyperJoin. */
-export function hyperJoinStruct(arg: HyperJoinArg): KernelArg {
-  return join(new StructBytes(JOIN_BYTES), arg).arg();
-}
-
 function join(bytes: StructBytes, j: HyperJoinArg | null): StructBytes {
   if (j === null) return bytes.skip(JOIN_BYTES);
   bytes.address(j.streams).address(j.partials).address(j.base).address(j.scale).address(j.normWeight);

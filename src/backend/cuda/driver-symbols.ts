@@ -52,6 +52,7 @@ const SIGNATURES = {
   cuModuleGetFunction: [POINTER, WORD, POINTER],
   cuFuncGetAttribute: [POINTER, INT, WORD],
   cuFuncSetAttribute: [WORD, INT, INT],
+  cuOccupancyMaxActiveBlocksPerMultiprocessor: [POINTER, WORD, INT, SIZE],
   cuLaunchKernel: [WORD, UINT, UINT, UINT, UINT, UINT, UINT, UINT, WORD, POINTER, POINTER],
   cuLaunchKernelEx: [POINTER, WORD, POINTER, POINTER],
   cuStreamBeginCapture_v2: [WORD, INT],

@@ -97,6 +97,8 @@ export interface CudaDriver {
   functionInfo(kernel: Handle): FunctionInfo;
   /** Allows launches with up to `bytes` of dynamic shared memory. */
   allowSharedBytes(kernel: Handle, bytes: number): void;
+  /** Blocks of a kernel that are resident on a multiprocessor at once, `sharedBytes` of dynamic memory each. */
+  residentBlocks(kernel: Handle, threads: number, sharedBytes: number): number;
   /** `overlaps`: it may start before the work ahead of it has ended (native/cuda/overlap.cuh). */
   launch(
     kernel: Handle,

@@ -5,7 +5,7 @@ import type { ForwardResult, TopLogits } from "../backend.ts";
 import { rowsOfSegments, type Segment, wantedRows } from "../token-batch.ts";
 import { resultOfRows } from "../top-logits.ts";
 import { attentionStep } from "./attention-step.ts";
-import { enqueueDecode, enqueueDecodeHead } from "./decode-forward.ts";
+import { enqueueDecode } from "./decode-forward.ts";
 import type { DeviceBuffer } from "./device-memory.ts";
 import { expertsStep } from "./experts-step.ts";
 import type { HostResults } from "./host-results.ts";
@@ -53,12 +53,11 @@ export function forwardBatch(pass: CudaPass, model: CudaModelWeights, host: Host
   const isWhole = wanted.length > HEAD_ROWS || segments.some(({ logits }) => logits === "all");
   const tops = isWhole || segments.every(({ logits }) => logits !== "top") ? 0 : first.length;
   upload(pass);
-  const streamed = pass.streams && isRepeatable(pass) && pass.tokens === 1;
+  const chain = isRepeatable(pass) && pass.tokens === 1 ? pass.chain : null;
   const enqueue = () => {
     enqueueEmbedding(pass, model);
-    if (streamed) {
-      enqueueDecode(pass, model);
-      if (first.length > 0) enqueueDecodeHead(pass, model);
+    if (chain !== null) {
+      enqueueDecode(pass, model, chain, first.length > 0);
     } else {
       for (const layer of model.layers) enqueueLayer(pass, layer);
       if (first.length > 0) enqueueHead(pass, model, first);

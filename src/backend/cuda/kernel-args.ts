@@ -21,8 +21,8 @@ export function blocks(values: number, perBlock: number): number {
   return Math.ceil(values / perBlock);
 }
 
-/** CUDA's own limit is 32,764 bytes on recent devices, 4,096 on older ones. */
-const MAX_PARAMETER_BYTES = 4096;
+/** CUDA's own limit on all devices that the kernels are compiled for, since 12.1. */
+const MAX_PARAMETER_BYTES = 32_764;
 const MAX_PARAMETERS = 128;
 const SLOT_BYTES = 16;
 

@@ -228,6 +228,13 @@ export class LibraryDriver implements CudaDriver {
     this.#check("cuFuncSetAttribute", this.#symbols.cuFuncSetAttribute(kernel, id, bytes));
   }
 
+  residentBlocks(kernel: Handle, threads: number, sharedBytes: number): number {
+    const find = this.#symbols.cuOccupancyMaxActiveBlocksPerMultiprocessor;
+    const result = find(this.#outInt, kernel, threads, sharedBytes);
+    this.#check("cuOccupancyMaxActiveBlocksPerMultiprocessor", result);
+    return this.#outInt[0];
+  }
+
   launch(
     kernel: Handle,
     grid: Extent,

@@ -56,11 +56,7 @@ export class KernelModule {
     overlaps = false,
   ): void {
     if (grid[0] === 0 || grid[1] === 0 || grid[2] === 0) return;
-    const kernel = this.#kernel(name);
-    if (sharedBytes > kernel.allowedSharedBytes) {
-      this.#driver.allowSharedBytes(kernel.handle, sharedBytes);
-      kernel.allowedSharedBytes = sharedBytes;
-    }
+    const kernel = this.#allowed(name, sharedBytes);
     this.#driver.launch(
       kernel.handle,
       grid,
@@ -73,6 +69,12 @@ export class KernelModule {
     this.#launches++;
   }
 
+  /** Blocks of a kernel that are resident on a multiprocessor at once. */
+  residentBlocks(name: string, threads: number, sharedBytes: number): number {
+    const { handle } = this.#allowed(name, sharedBytes);
+    return this.#driver.residentBlocks(handle, threads, sharedBytes);
+  }
+
   /** Registers, spills and shared memory of a kernel. */
   info(name: string): FunctionInfo {
     return this.#driver.functionInfo(this.#kernel(name).handle);
@@ -83,6 +85,15 @@ export class KernelModule {
     this.#closed = true;
     this.#kernels.clear();
     for (const module of this.#modules.splice(0)) this.#driver.unloadModule(module);
+  }
+
+  #allowed(name: string, sharedBytes: number): Kernel {
+    const kernel = this.#kernel(name);
+    if (sharedBytes > kernel.allowedSharedBytes) {
+      this.#driver.allowSharedBytes(kernel.handle, sharedBytes);
+      kernel.allowedSharedBytes = sharedBytes;
+    }
+    return kernel;
   }
 
   #kernel(name: string): Kernel {

@@ -5,6 +5,7 @@ import type { ForwardOptions } from "../backend.ts";
 import type * as Roles from "../layer-weights.ts";
 import type { Segment, TokenBatch } from "../token-batch.ts";
 import type { CudaContext } from "./context.ts";
+import type { ChainShape } from "./decode-plans.ts";
 import type { DeviceBuffer } from "./device-memory.ts";
 import type { CudaKv } from "./kv-state.ts";
 import type { DeviceMatrix } from "./matrix.ts";
@@ -38,8 +39,8 @@ export interface CudaPass {
   tokens: number;
   options: ForwardOptions;
   graphs: StepGraphs;
-  /** A lone token takes the kernels of decode-steps.ts: this backend's launches and a model that they read. */
-  streams: boolean;
+  /** How a lone token goes through the layers; null: like others, with models that a chain cannot read. */
+  chain: ChainShape | null;
 }
 
 /**

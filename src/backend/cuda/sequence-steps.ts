@@ -295,10 +295,15 @@ export interface Attention {
   /** Angles [count, pairs] by which the output is turned back, saving `rotateHeads(inverse)`; null: it is not. */
   turnBack: { cosines: DeviceBuffer; sines: DeviceBuffer; pairs: number } | null;
   out: DeviceBuffer; // [count, heads, dim]
+  /** Int8 forms of one token's out, [heads / groupHeads] rows as of `quantizeRows`; dim a multiple of 128. */
+  quantized: { buffer: DeviceBuffer; groupHeads: number } | null;
 }
 
-/** Attention over the window ring and the compressed entries, one row being key and value of all heads. */
-export function attend(ctx: CudaContext, shape: AttentionShape, state: DeviceBuffer, a: Attention): void {
+/**
+ * Attention over the window ring and the compressed entries, one row being key and value of all heads. True if `quantized` was
+ * written: where shares are joined.
+ */
+export function attend(ctx: CudaContext, shape: AttentionShape, state: DeviceBuffer, a: Attention): boolean {
   const { module, stream } = ctx;
   const { heads, dim, countTokens } = shape;
   const plan = planAttention(ctx.device, shape);
@@ -312,9 +317,10 @@ export function attend(ctx: CudaContext, shape: AttentionShape, state: DeviceBuf
     ...[i32(a.ratio), i32(a.topK), pairs, f32(1 / Math.sqrt(dim))],
   ];
   module.launch(stream, plan.kernel, grid, [256, 1, 1], plan.sharedBytes, args, true);
-  if (plan.shares === 1) return;
+  if (plan.shares === 1) return false;
   const joined = [p(state), p(a.parts), p(a.stats), p(a.sinks), p(a.out), cosines, sines];
-  const sizes = [i32(dim), i32(plan.shares), pairs];
+  const quantized = p(a.quantized?.buffer ?? null);
+  const sizes = [quantized, i32(dim), i32(plan.shares), pairs, i32(a.quantized?.groupHeads ?? 0)];
   module.launch(
     stream,
     "attend_combine",
@@ -324,6 +330,7 @@ export function attend(ctx: CudaContext, shape: AttentionShape, state: DeviceBuf
     [...joined, ...sizes],
     true,
   );
+  return a.quantized !== null;
 }
 
 /** The router's constants and choice: exactly one of `bias` and `table` is given. */

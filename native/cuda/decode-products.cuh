@@ -3,6 +3,8 @@
 // Bytes moved: the packed weights once; inputs from the second-level cache, once per block. On an H200, within decode: 36 MB of
 // Q8_0 in 16 to 20 us (43 to 52 % of copy speed, the start and the end of the launch included), the head's 563 MB in 128 to 160 us
 // (82 to 103 %).
+#pragma once
+#include "cuda/chain-block.cuh"
 #include "cuda/hyper-join.cuh"
 #include "cuda/hyper-tail.cuh"
 #include "cuda/pair-source.cuh"
@@ -29,11 +31,11 @@ struct StreamProduct {
 };
 
 /// `squares` [squareCount]: the inputs are scaled to unit mean square by these sums; null: they are not. `tail`: what follows each
-/// sum of the only product. `balance`: what a block of its own does beside; its comb null: nothing.
+/// sum of the only product. `join`: where the input comes from.
 struct StreamProducts {
   StreamProduct items[kMostStreamProducts];
   HyperTail tail;
-  HyperJoin balance;
+  HyperJoin join;
   const float* squares;
   float normEpsilon;
   int squareCount;
@@ -53,47 +55,34 @@ __device__ __forceinline__ void finishProduct(const StreamProduct& product, int 
   storeQuantized(inside ? sum : 0.0f, {product.outQuantized, product.outStride}, product.outFirst + 32 * pair);
 }
 
-/// 256 threads, blocks with `perBlock` tasks each of all in turn, one more for `balance`. Shared memory as `shared` says, the
-/// staged row in the form that needs most.
-extern "C" __global__ void __launch_bounds__(kStreamThreads, kStreamBlocks)
-    stream_products(const __grid_constant__ StreamProducts p, int tableBytes, int ringStageBytes, int stages, int perBlock) {
-  const StreamRoom shared{tableBytes, ringStageBytes, stages};
-  letNextStart();
-  const int blocks = static_cast<int>(gridDim.x) - (p.balance.comb != nullptr ? 1 : 0);
-  const int block = static_cast<int>(blockIdx.x);
-  if (block >= blocks) {
-    __shared__ JoinRoom joinRoom;
-    waitForPrevious();
-    balanceStreams(p.balance, joinRoom);
-    return;
-  }
-  __shared__ uint64_t barriers[kStreamWarps][kMostStages];
-  Ring ring(shared.ring(), barriers, shared.stageBytes, shared.stages);
-  if (shared.tableBytes > 0) SharedLattice<kStreamCopies>::fill(StreamRoom::tables());
-  const int begin = perBlock * block, end = begin + perBlock;
+/// The first `blocks` blocks take `perBlock` tasks each of all products in turn. The staged row is in the form that needs most.
+__device__ __forceinline__ void streamProducts(const StreamProducts& p, ChainBlock& own, int perBlock) {
+  const StreamRoom& shared = own.room;
+  const int begin = perBlock * static_cast<int>(blockIdx.x), end = begin + perBlock;
   bool waited = false;
   float factor = 1.0f;
+  const auto ready = [&] {
+    if (waited) return;
+    waited = true;
+    own.ready(p.join);
+    if (p.squares == nullptr) return;
+    float squares = 0;
+#pragma unroll 1
+    for (int at = static_cast<int>(threadIdx.x) % 32; at < p.squareCount; at += 32) squares += __ldcg(p.squares + at);
+    factor = 1.0f / sqrtf(warpSum(squares) / static_cast<float>(p.items[0].matrix.cols) + p.normEpsilon);
+  };
   int before = 0;  // tasks of the products before this one
 #pragma unroll 1
   for (int i = 0; i < p.count; i++) {
     const StreamProduct& product = p.items[i];
     const Matrix& matrix = product.matrix;
-    const int shift = product.splitShift, own = (matrix.rows + 31) / 32 << shift;
-    const int first = max(begin - before, 0), last = min(end - before, own);
-    before += own;
+    const int shift = product.splitShift, all = (matrix.rows + 31) / 32 << shift;
+    const int first = max(begin - before, 0), last = min(end - before, all);
+    before += all;
     if (first >= last) continue;
     const StagedRows rows = stagedRows(shared.rows(), 1, matrix.cols, usesInt8(matrix.type));
     const auto stage = [&] {
-      if (!waited) {
-        waitForPrevious();
-        waited = true;
-        if (p.squares != nullptr) {
-          float squares = 0;
-#pragma unroll 1
-          for (int at = static_cast<int>(threadIdx.x) % 32; at < p.squareCount; at += 32) squares += __ldcg(p.squares + at);
-          factor = 1.0f / sqrtf(warpSum(squares) / static_cast<float>(matrix.cols) + p.normEpsilon);
-        }
-      }
+      ready();
       if (!usesInt8(matrix.type)) stageRow(product.x, matrix.cols, rows, false, true);
       else if (product.quantized == nullptr) stageRow(product.x, matrix.cols, rows, true, false);
       else stageBytes(product.quantized, rows.quants, quantizedBytes(rows.stride));
@@ -108,9 +97,10 @@ extern "C" __global__ void __launch_bounds__(kStreamThreads, kStreamBlocks)
     const PairSource<false> source(matrix, rows, factor, shift);
     if (isLastWarp()) source.prefetch(first, last);
     if (p.tail.streams != nullptr) prefetchColumns(p.tail, first >> shift);
-    streamTasks(source, ring, first, last, 1, shared.sums(), stage, finish);
+    streamTasks(source, own.ring, first, last, 1, shared.sums(), stage, finish);
   }
-  if (!waited) waitForPrevious();
+  ready();
+  own.balance(p.join);
 }
 
 }  // namespace ds4::cuda

@@ -1,0 +1,81 @@
+// Gate and up of experts, chosen or shared: the tasks of both matrices side by side, and the hidden values that follow.
+#pragma once
+#include "cuda/pair-source.cuh"
+#include "cuda/shared-sums.cuh"
+
+namespace ds4::cuda {
+
+constexpr int kMostGatedPairs = 4096;
+
+// Warps that brought 16 of 32 values of h; zero again after each launch.
+__device__ unsigned int gatedArrivals[kMostGatedPairs];
+
+/// Gate and up of experts: a task is a panel of both, or a part of its columns. experts: by slot; null: slice 0.
+struct GatedSource : PanelStages {
+  const uint8_t *gate, *up;
+  int64_t sliceBytes;
+  int panelBytes, count, cols, type;  // count: panels of a slice
+  const int* experts;  // in shared memory
+  StagedRows rows;
+  int shift;
+
+  __device__ __forceinline__ GatedSource(const Matrix& gateMatrix, const Matrix& upMatrix, const int* chosen,
+                                         const StagedRows& staged, int splitShift)
+      : gate(gateMatrix.data), up(upMatrix.data), sliceBytes(gateMatrix.sliceBytes), panelBytes(gateMatrix.panelBytes),
+        count(gateMatrix.rows / 16), cols(gateMatrix.cols), type(gateMatrix.type), experts(chosen), rows(staged),
+        shift(splitShift) {}
+
+  // Where a panel begins in both matrices; `whole` becomes its number in its slice.
+  __device__ __forceinline__ int64_t panelAt(int& whole) const {
+    int slot = 0;
+#pragma unroll 1
+    for (; whole >= count; whole -= count) slot++;
+    const int slice = experts != nullptr ? experts[slot] : 0;
+    return slice * sliceBytes + static_cast<int64_t>(whole) * panelBytes;
+  }
+  __device__ __forceinline__ PanelPlace place(int task) const {
+    return panelPart(cols >> unitShiftOf(type), task & ((1 << shift) - 1), shift);
+  }
+  __device__ __forceinline__ void panels(int task, const PanelPlace&, const uint8_t*& first, const uint8_t*& second) const {
+    int whole = task >> shift;
+    const int64_t at = panelAt(whole);
+    first = gate + at;
+    second = up + at;
+  }
+  /// Panels of tasks first .. end - 1 of one slice, up to the limit; by one warp.
+  __device__ __forceinline__ void prefetch(int first, int end) const {
+    int whole = first >> shift;
+    const int wanted = (end - 1 >> shift) + 1 - whole;
+    const int64_t at = panelAt(whole);
+    const int bytes = min(min(wanted, count - whole) * panelBytes, kPrefetchBytes / 2);
+    prefetchPart(((threadIdx.x & 16) == 0 ? gate : up) + at, bytes, static_cast<int>(threadIdx.x) & 15, 16);
+  }
+  __device__ __forceinline__ void input(const PanelPlace& place, int& first, float& times) const {
+    first = ownUnit(place.unit) << unitShiftOf(type);
+    times = 1.0f;
+  }
+  __device__ __forceinline__ void add(const uint8_t* block, const Lane& lane, int first, float times, float (&total)[8]) const {
+    addIntUnit(type, block, lane, rows, first, times, total);
+  }
+};
+
+/// Where h goes: float32 and int8 form, `rows` values.
+struct GatedOut {
+  float* h;
+  QuantizedRow quantized;
+  int rows;
+};
+
+// 16 values of h from the sums of gate (lanes 0 to 15) and up. The warp that has the second half of 32 writes their int8 form.
+__device__ __forceinline__ void finishGated(float sum, float limit, const GatedOut& out, int panel) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const float up = __shfl_down_sync(0xffffffffu, sum, 16);
+  if (lane < 16) __stcg(out.h + 16 * panel + lane, swiglu(sum, up, limit));
+  const int first = panel / 2 * 32;
+  if (first + 16 < out.rows && !arrivesLast(&gatedArrivals[panel / 2], 2)) return;
+  __syncwarp();
+  const float value = first + lane < out.rows ? __ldcg(out.h + first + lane) : 0.0f;
+  storeQuantized(value, out.quantized, first);
+}
+
+}  // namespace ds4::cuda
