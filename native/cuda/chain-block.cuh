@@ -5,10 +5,43 @@
 
 namespace ds4::cuda {
 
+/// Tasks of a block whose sums may wait for the end of a step.
+constexpr int kMostFinishedPairs = 16;
+
+/// Outputs that one warp each has summed and the whole block finishes, once its other tasks are done: on a warp alone every
+/// instruction waits for the one before.
+struct FinishedPairs {
+  TailRoom room;
+  float outputs[kMostFinishedPairs][32];
+  int pairs[kMostFinishedPairs];
+  int count;
+
+  /// By a warp, lane l with the output of column 32 * pair + l.
+  __device__ __forceinline__ void add(int pair, float output) {
+    const int lane = static_cast<int>(threadIdx.x) & 31;
+    int slot = 0;
+    if (lane == 0) slot = atomicAdd(&count, 1);
+    slot = __shfl_sync(0xffffffffu, slot, 0);
+    outputs[slot][lane] = output;
+    if (lane == 0) pairs[slot] = pair;
+  }
+  /// By the block; all have been added.
+  __device__ __forceinline__ void finish(const HyperTail& tail) {
+    const int all = count;
+#pragma unroll 1
+    for (int i = 0; i < all; i++) {
+      finishBlock(tail, pairs[i], outputs[i][threadIdx.x & 31], room);
+      __syncthreads();
+    }
+    if (threadIdx.x == 0) count = 0;
+  }
+};
+
 /// The parts of a block that all steps use.
 struct ChainBlock {
   Ring& ring;
   GridBarrier& barrier;
+  FinishedPairs& finished;
   StreamRoom room;
 
   /// Waits for the step before; where this step's input is joined first, for that too.

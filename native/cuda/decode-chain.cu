@@ -32,19 +32,30 @@ struct DecodeChain {
   int count, padding;
 };
 
+static_assert(sizeof(DecodeChain) % 16 == 0);
+
 /// 256 threads, blocks that are all resident at once; the shared memory of the step that needs most.
 extern "C" __global__ void __launch_bounds__(kStreamThreads, kStreamBlocks)
-    decode_chain(const __grid_constant__ DecodeChain chain) {
+    decode_chain(const __grid_constant__ DecodeChain given) {
   letNextStart();
+  // Read as parameters every line of them would be waited for by itself, by all multiprocessors at once.
+  __shared__ __align__(16) DecodeChain chain;
+  const uint4* from = opaque(reinterpret_cast<const uint4*>(&given));
+#pragma unroll 1
+  for (int i = static_cast<int>(threadIdx.x); i < static_cast<int>(sizeof(DecodeChain) / 16); i += kStreamThreads) {
+    reinterpret_cast<uint4*>(&chain)[i] = from[i];
+  }
   __shared__ RingRoom room;
+  __shared__ FinishedPairs finished;
   Ring ring(room);
+  if (threadIdx.x == 0) finished.count = 0;
   __syncthreads();
   GridBarrier barrier;
 #pragma unroll 1
   for (int i = 0; i < chain.count; i++) {
     const ChainStep& step = chain.steps[i];
     if (i > 0) barrier.arrive();
-    ChainBlock own{ring, barrier, step.room};
+    ChainBlock own{ring, barrier, finished, step.room};
     ring.lay(own.room.ring(), own.room.stageBytes, own.room.stages);
     switch (step.kind) {
       case kChainProducts: streamProducts(chain.products[step.item], own, step.cut); break;

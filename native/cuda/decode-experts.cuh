@@ -35,7 +35,6 @@ __device__ __forceinline__ void expertsUp(const DecodeUp& u, ChainBlock& own, in
   __syncthreads();
   const int first = static_cast<int>(blockIdx.x) * perBlock, end = min(first + perBlock, u.used * (u.gate.rows / 16));
   const GatedSource source(u.gate, u.up, experts, rows, 0);
-  if (first < end && isLastWarp()) source.prefetch(first, end);
   const auto stage = [&] {
     stageBytes(u.quantized, rows.quants, quantizedBytes(rows.stride));
     __syncthreads();
@@ -77,16 +76,6 @@ struct DownSource {
     const int split = task & ((1 << shift) - 1), per = perExpert(), all = used * per;
     const int unit = all * split >> shift, slot = unit / per;
     return {slot, unit - slot * per, (all * (split + 1) >> shift) - unit};
-  }
-  /// A pair of panels of every expert, by one warp: four lanes to an expert.
-  __device__ __forceinline__ void prefetch(int task) const {
-    const int lane = static_cast<int>(threadIdx.x) & 31, panel = 2 * (task >> shift);
-    const int bytes = min(2, lastPanel + 1 - panel) * panelBytes;
-#pragma unroll 1
-    for (int slot = lane / 4; slot < used; slot += 8) {
-      const uint8_t* from = data + experts[slot] * sliceBytes + static_cast<int64_t>(panel) * panelBytes;
-      prefetchPart(from, bytes, lane & 3, 4);
-    }
   }
   // A stage ends with its expert.
   __device__ __forceinline__ int units(const DownPlace& place) const {
@@ -131,19 +120,19 @@ __device__ __forceinline__ void expertsDown(const DecodeDown& d, ChainBlock& own
     __syncthreads();
   };
   const auto put = [&](int pair, int share, float sum) {
-    if (addShare(pair * shares, share, shares, sum)) finishBlock(d.tail, pair, sum);
+    if (addShare(pair * shares, share, shares, sum)) own.finished.add(pair, sum);
   };
   if (!isExpert) {
     const float one = 1.0f;
     const int first = block - expertBlocks, tasks = pairs << sharedShift;
     const int step = static_cast<int>(gridDim.x) - expertBlocks;
     const PairSource<true> source(d.sharedDown, rows, one, sharedShift);
-    if (first < tasks && isLastWarp()) source.prefetch(first, first + 1);
     if (first < tasks) prefetchColumns(d.tail, first >> sharedShift);
     streamTasks(source, own.ring, first, tasks, step, shared.sums(), stage, [&](int task, float sum) {
       const int pair = task >> sharedShift;
       put(pair, (1 << shift) + task - (pair << sharedShift), sum);
     });
+    own.finished.finish(d.tail);
     return;
   }
   if (shared.tableBytes > 0) SharedLattice<kStreamCopies>::fill(StreamRoom::tables());
@@ -157,11 +146,12 @@ __device__ __forceinline__ void expertsDown(const DecodeDown& d, ChainBlock& own
   __syncthreads();
   const DownSource source{d.down.data, d.down.sliceBytes, d.down.panelBytes, (d.down.rows + 15) / 16 - 1, d.down.cols,
                           d.down.type, d.used, shift, rows, experts, weights};
-  if (isLastWarp()) source.prefetch(block);
+  prefetchColumns(d.tail, block >> shift);
   streamTasks(source, own.ring, block, pairs << shift, expertBlocks, shared.sums(), stage, [&](int task, float sum) {
     const int pair = task >> shift;
     put(pair, task - (pair << shift), sum);
   });
+  own.finished.finish(d.tail);
 }
 
 }  // namespace ds4::cuda

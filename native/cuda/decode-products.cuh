@@ -91,14 +91,14 @@ __device__ __forceinline__ void streamProducts(const StreamProducts& p, ChainBlo
     const auto finish = [&](int task, float sum) {
       const int pair = task >> shift;
       if (!addShare(product.firstShare + (pair << shift), task - (pair << shift), 1 << shift, sum)) return;
-      if (p.tail.streams != nullptr) finishBlock(p.tail, pair, sum);
+      if (p.tail.streams != nullptr) own.finished.add(pair, sum);
       else finishProduct(product, pair, sum);
     };
     const PairSource<false> source(matrix, rows, factor, shift);
-    if (isLastWarp()) source.prefetch(first, last);
     if (p.tail.streams != nullptr) prefetchColumns(p.tail, first >> shift);
     streamTasks(source, own.ring, first, last, 1, shared.sums(), stage, finish);
   }
+  if (p.tail.streams != nullptr) own.finished.finish(p.tail);
   ready();
   own.balance(p.join);
 }

@@ -8,7 +8,7 @@
 
 namespace ds4::cuda {
 
-/// x [cols] -> logits [experts], then the choice; the int8 form of sharedH [sharedGate.rows] beside it.
+/// x [cols] -> scores [experts], then the choice; the int8 form of sharedH [sharedGate.rows] beside it.
 struct DecodeRoute {
   Matrix router, sharedGate, sharedUp;
   RouterChoice choice;
@@ -16,7 +16,7 @@ struct DecodeRoute {
   const float* x;
   const uint8_t* quantized;  // of x
   const int32_t* tokenIds;
-  float *logits, *sharedH;
+  float *scores, *sharedH;
   uint8_t* sharedQuantized;
   int32_t* ids;
   float* weights;
@@ -27,13 +27,13 @@ struct DecodeRoute {
 
 __device__ unsigned int routerArrivals;
 
-/// The first `routerBlocks` blocks take the router's tasks in turn, the others but the last the shared expert's. Rows: scores [2 *
-/// experts] and the staged row in the form that needs most.
+/// The first `routerBlocks` blocks take the router's tasks in turn, the others but the last the shared expert's. Rows: scores
+/// [experts] and the staged row in the form that needs most.
 __device__ __forceinline__ void routeToken(const DecodeRoute& r, ChainBlock& own, int routerBlocks) {
   const StreamRoom& shared = own.room;
   const int block = static_cast<int>(blockIdx.x), gatedBlocks = static_cast<int>(gridDim.x) - 1 - routerBlocks;
   const int cols = r.router.cols;
-  uint8_t* room = shared.rows() + 2 * r.choice.experts * 4;
+  uint8_t* room = shared.rows() + r.choice.experts * 4;
   const int pairs = (r.router.rows + 31) / 32, routerTasks = pairs << r.routerShift;
   if (block < routerBlocks) {
     const int shift = r.routerShift;
@@ -50,9 +50,12 @@ __device__ __forceinline__ void routeToken(const DecodeRoute& r, ChainBlock& own
     const auto finish = [&](int task, float sum) {
       const int pair = task >> shift, row = 32 * pair + static_cast<int>(threadIdx.x) % 32;
       if (!addShare(pair << shift, task - (pair << shift), 1 << shift, sum)) return;
-      if (row < r.router.rows) __stcg(r.logits + row, sum);
+      if (row < r.router.rows) __stcg(r.scores + row, sqrtSoftplus(sum));
       if (!arrivesLast(&routerArrivals, pairs)) return;
-      chooseExperts(r.choice, r.logits, *r.tokenIds, r.ids, r.weights, r.flag, scores);
+#pragma unroll 8
+      for (int e = static_cast<int>(threadIdx.x) % 32; e < r.choice.experts; e += 32) scores[e] = __ldcg(r.scores + e);
+      __syncwarp();
+      chooseExperts(r.choice, scores, *r.tokenIds, r.ids, r.weights, r.flag);
     };
     const PairSource<false> source(r.router, rows, one, shift);
     streamTasks(source, own.ring, block, routerTasks, routerBlocks, shared.sums(), stage, finish);
@@ -62,7 +65,6 @@ __device__ __forceinline__ void routeToken(const DecodeRoute& r, ChainBlock& own
   const GatedSource gated(r.sharedGate, r.sharedUp, nullptr, rows, r.sharedShift);
   const bool balances = block == routerBlocks + gatedBlocks;
   const int tasks = r.sharedGate.rows / 16 << r.sharedShift, first = balances ? tasks : block - routerBlocks;
-  if (first < tasks && isLastWarp()) gated.prefetch(first, first + 1);
   const auto stage = [&] {
     own.ready(r.join);
     stageBytes(r.quantized, rows.quants, quantizedBytes(rows.stride));

@@ -42,14 +42,6 @@ struct GatedSource : PanelStages {
     first = gate + at;
     second = up + at;
   }
-  /// Panels of tasks first .. end - 1 of one slice, up to the limit; by one warp.
-  __device__ __forceinline__ void prefetch(int first, int end) const {
-    int whole = first >> shift;
-    const int wanted = (end - 1 >> shift) + 1 - whole;
-    const int64_t at = panelAt(whole);
-    const int bytes = min(min(wanted, count - whole) * panelBytes, kPrefetchBytes / 2);
-    prefetchPart(((threadIdx.x & 16) == 0 ? gate : up) + at, bytes, static_cast<int>(threadIdx.x) & 15, 16);
-  }
   __device__ __forceinline__ void input(const PanelPlace& place, int& first, float& times) const {
     first = ownUnit(place.unit) << unitShiftOf(type);
     times = 1.0f;

@@ -33,77 +33,94 @@ __device__ __forceinline__ void prefetchColumns(const HyperTail& tail, int pair)
   prefetchToL2(panelOf(tail.fn, 0, panel) + static_cast<int64_t>(col) * each, 32 * each);
 }
 
-/// Lane l of the warp gets the sum over all lanes of values[l].
-__device__ __forceinline__ float transposeSum(float (&values)[32]) {
+/// Lanes l and l + 16 of the warp get the sum over all lanes of values[l].
+__device__ __forceinline__ float transposeSum(float (&values)[16]) {
   const int lane = static_cast<int>(threadIdx.x) & 31;
 #pragma unroll
-  for (int bit = 4; bit >= 0; bit--) {
+  for (int bit = 3; bit >= 0; bit--) {
     const int step = 1 << bit;
     const bool upper = (lane & step) != 0;
 #pragma unroll
-    for (int i = 0; i < 16; i++) {
+    for (int i = 0; i < 8; i++) {
       if (i >= step) continue;
       const float send = upper ? values[i] : values[i + step];
       const float keep = upper ? values[i + step] : values[i];
       values[i] = keep + __shfl_xor_sync(0xffffffffu, send, step);
     }
   }
-  return values[0];
+  return values[0] + __shfl_xor_sync(0xffffffffu, values[0], 16);
 }
 
-/// mixes[r] += row r of fn at a column times value, rows 0 to 23 (beyond the matrix's rows: padding of its panels or nothing).
-template <int Type>
-__device__ __forceinline__ void addColumn(const Matrix& fn, int col, float value, float (&mixes)[32]) {
-  constexpr int kRows = Type == kF32 ? 4 : 8, kLoads = kMostMixes / kRows, kPanelLoads = 16 / kRows;
+/// Sums of the warps of a block, of sixteen values each.
+struct TailRoom {
+  float sums[8][16];
+};
+
+/// What a lane has of fn: its column in the warp's stream, 16 rows of the first panel or 8 of the second.
+struct FnColumn {
+  uint4 pieces[4];
+
+  __device__ __forceinline__ void load(const HyperTail& tail, int pair) {
+    const int warp = static_cast<int>(threadIdx.x) / 32, stream = warp & 3, panel = warp >> 2;
+    const int col = min(32 * pair + (static_cast<int>(threadIdx.x) & 31), tail.hidden - 1);
+    const int bytes = tail.fn.type == kF32 ? 64 : 32, count = 16 * panel < tail.fn.rows ? bytes >> (4 + panel) : 0;
+    const uint8_t* from = panelOf(tail.fn, 0, panel) + static_cast<int64_t>(stream * tail.hidden + col) * bytes;
 #pragma unroll
-  for (int i = 0; i < kLoads; i++) {
-    uint4 piece = make_uint4(0, 0, 0, 0);
-    if (i * kRows < fn.rows) {
-      const uint8_t* panel = panelOf(fn, 0, i / kPanelLoads);
-      piece = loadStream16(panel + (static_cast<int64_t>(col) * kPanelLoads + i % kPanelLoads) * 16);
+    for (int i = 0; i < 4; i++) pieces[i] = i < count ? loadStream16(from + 16 * i) : make_uint4(0, 0, 0, 0);
+  }
+  /// values[r] = row r times value.
+  template <int Type>
+  __device__ __forceinline__ void times(float value, float (&values)[16]) const {
+    constexpr int kRows = Type == kF32 ? 4 : 8;
+#pragma unroll
+    for (int i = 0; i < 16 / kRows; i++) {
+      float weights[8];
+      widen<Type>(pieces[i], weights);
+#pragma unroll
+      for (int r = 0; r < kRows; r++) values[i * kRows + r] = weights[r] * value;
     }
-    float weights[8];
-    widen<Type>(piece, weights);
-#pragma unroll
-    for (int r = 0; r < kRows; r++) mixes[i * kRows + r] += weights[r] * value;
   }
-}
+};
 
-/// Partial sums of 32 columns, lane l having column 32 * pair + l of the streams (zero beyond the end).
-__device__ __forceinline__ void writePartial(const HyperTail& tail, int pair, const float (&streams)[kHyperStreams]) {
-  const int lane = static_cast<int>(threadIdx.x) & 31;
-  const int col = min(32 * pair + lane, tail.hidden - 1);
-  float values[32] = {};
-#pragma unroll 2
-  for (int k = 0; k < kHyperStreams; k++) {
-    const int at = k * tail.hidden + col;
-    const float value = k == 0 ? streams[0] : k == 1 ? streams[1] : k == 2 ? streams[2] : streams[3];
-    if (tail.fn.type == kF32) addColumn<kF32>(tail.fn, at, value, values);
-    else addColumn<kF16>(tail.fn, at, value, values);
+/// Partial sums of 32 columns, by a block: lane l of every warp has column 32 * pair + l of the streams (zero beyond the end). Warps
+/// 0 to 3 have a stream's products with 16 rows of fn each, the others those with 8 rows and with the streams that follow.
+__device__ __forceinline__ void writePartial(const HyperTail& tail, int pair, const FnColumn& fn,
+                                             const float (&streams)[kHyperStreams], TailRoom& room) {
+  const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) & 31, stream = warp & 3;
+  const auto streamAt = [&](int k) { return (k & 2) != 0 ? (k & 1) != 0 ? streams[3] : streams[2] : (k & 1) != 0 ? streams[1] : streams[0]; };
+  const float own = streamAt(stream);
+  float values[16];
+  if (tail.fn.type == kF32) fn.times<kF32>(own, values);
+  else fn.times<kF16>(own, values);
+  if (warp >= 4) {
+    values[8] = own * own;
+    values[9] = own * streamAt(stream + 1);
+    values[10] = own * streamAt(stream + 2);
   }
-  const float a = streams[0], b = streams[1], c = streams[2], d = streams[3];
-  const float products[10] = {a * a, b * b, c * c, d * d, a * b, a * c, a * d, b * c, b * d, c * d};
-#pragma unroll
-  for (int i = 0; i < 8; i++) values[kSquares + i] = products[i];
   const float sum = transposeSum(values);
-  float last = products[8], beforeLast = products[9];
-#pragma unroll
-  for (int step = 16; step > 0; step /= 2) {
-    last += __shfl_xor_sync(0xffffffffu, last, step);
-    beforeLast += __shfl_xor_sync(0xffffffffu, beforeLast, step);
+  if (lane < 16) room.sums[warp][lane] = sum;
+  __syncthreads();
+  const int i = static_cast<int>(threadIdx.x);
+  if (i >= kPartialValues) return;
+  float total = 0;
+  if (i < kSquares) {
+    const float* from = &room.sums[i < 16 ? 0 : 4][i & 15];
+    total = (from[0] + from[16]) + (from[32] + from[48]);
+  } else if (i < kCrosses + 6) {
+    // Warp and place of each: 00 11 22 33, 01 02 03 12 13 23.
+    constexpr uint64_t kWarps = 0x6557447654, kPlaces = 0x9a99a98888;
+    const int shift = 4 * (i - kSquares);
+    total = room.sums[kWarps >> shift & 15][kPlaces >> shift & 15];
   }
-  float* out = tail.partials + pair * kPartialValues;
-  out[lane] = sum;
-  if (lane == 0) {
-    out[32] = last;
-    out[33] = beforeLast;
-  }
+  tail.partials[pair * kPartialValues + i] = total;
 }
 
-/// Writes the block's output of 32 columns (lane l: column 32 * pair + l) to the streams.
-__device__ __noinline__ void finishBlock(const HyperTail& tail, int pair, float output) {
-  const int col = 32 * pair + (static_cast<int>(threadIdx.x) & 31);
+/// Writes the block's output of 32 columns (lane l of every warp: column 32 * pair + l) to the streams; by a block.
+__device__ __noinline__ void finishBlock(const HyperTail& tail, int pair, float output, TailRoom& room) {
+  const int col = 32 * pair + (static_cast<int>(threadIdx.x) & 31), warp = static_cast<int>(threadIdx.x) / 32;
   const bool inside = col < tail.hidden;
+  FnColumn fn;
+  fn.load(tail, pair);
   float before[kHyperStreams], after[kHyperStreams];
 #pragma unroll
   for (int k = 0; k < kHyperStreams; k++) before[k] = inside ? __ldcg(tail.streams + k * tail.hidden + col) : 0.0f;
@@ -118,9 +135,13 @@ __device__ __noinline__ void finishBlock(const HyperTail& tail, int pair, float 
 #pragma unroll
     for (int j = 0; j < kHyperStreams; j++) sum += before[j] * part(comb[j], k);
     after[k] = inside ? sum : 0.0f;
-    if (inside) tail.streams[k * tail.hidden + col] = sum;
   }
-  writePartial(tail, pair, after);
+  // All warps have read the streams; each of the first four writes one.
+  __syncthreads();
+  if (inside && warp < kHyperStreams) {
+    tail.streams[warp * tail.hidden + col] = warp == 0 ? after[0] : warp == 1 ? after[1] : warp == 2 ? after[2] : after[3];
+  }
+  writePartial(tail, pair, fn, after, room);
 }
 
 }  // namespace ds4::cuda

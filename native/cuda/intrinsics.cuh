@@ -134,6 +134,13 @@ __device__ __forceinline__ uint32_t opaque(uint32_t value) {
   return value;
 }
 
+/// The same address, of which the compiler no longer knows what it points to: it is read as any other memory then.
+template <class Value>
+__device__ __forceinline__ const Value* opaque(const Value* address) {
+  asm("" : "+l"(address));
+  return address;
+}
+
 /// The kernel's dynamic shared memory.
 __device__ __forceinline__ uint8_t* dynamicShared() {
   extern __shared__ uint4 ds4DynamicShared[];

@@ -47,12 +47,6 @@ struct PairSource : PanelStages {
     first = data + static_cast<int64_t>(panel) * panelBytes;
     second = panel < lastPanel ? first + panelBytes : first;
   }
-  /// The pairs of tasks first .. end - 1, which lie one after another, up to the limit; by one warp.
-  __device__ __forceinline__ void prefetch(int first, int end) const {
-    const int from = 2 * (first >> shift), to = min(2 * ((end - 1 >> shift) + 1), lastPanel + 1);
-    const int bytes = static_cast<int>(min(static_cast<int64_t>(to - from) * panelBytes, static_cast<int64_t>(kPrefetchBytes)));
-    prefetchPart(data + static_cast<int64_t>(from) * panelBytes, bytes, static_cast<int>(threadIdx.x) & 31, 32);
-  }
   __device__ __forceinline__ void input(const PanelPlace& place, int& first, float& times) const {
     first = ownUnit(place.unit) << unitShiftOf(type);
     times = factor;
@@ -62,7 +56,5 @@ struct PairSource : PanelStages {
     else addUnit(type, block, lane, rows, first, times, total);
   }
 };
-
-__device__ __forceinline__ bool isLastWarp() { return static_cast<int>(threadIdx.x) / 32 == kStreamWarps - 1; }
 
 }  // namespace ds4::cuda

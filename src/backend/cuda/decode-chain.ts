@@ -119,7 +119,7 @@ export class DecodeChain {
     // The last block has the join's balance to itself.
     const routerCut = cutWorks([pairWork(router)], Math.max(1, this.#blocks >> 2));
     const gatedCut = cutWorks([gated], Math.max(1, this.#blocks - 1 - routerCut.blocks));
-    const rowBytes = 8 * route.experts + Math.max(stagedBytes(router), stagedBytes(sharedGate));
+    const rowBytes = 4 * route.experts + Math.max(stagedBytes(router), stagedBytes(sharedGate));
     this.#add("route", routerCut.blocks, streamRoom(this.#shape, [router, sharedGate], rowBytes));
     const [routerShift, sharedShift] = [routerCut.shifts[0], gatedCut.shifts[0]];
     this.#chain.route = { ...route, routerShift, sharedShift };

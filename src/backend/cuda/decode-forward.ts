@@ -177,7 +177,7 @@ function experts(pass: CudaPass, chain: DecodeChain, layer: CudaLayerWeights, ne
     mark: layer.spec.index + 1,
     join: blockJoin(pass, layer.hcFfn, layer.ffnNorm),
     ...{ quantized, sharedQuantized: rows.sharedH },
-    ...{ x, tokenIds: buffers.tokenIds, logits: buffers.routerLogits, sharedH, ids, weights },
+    ...{ x, tokenIds: buffers.tokenIds, scores: buffers.routerLogits, sharedH, ids, weights },
     ...{ flag: buffers.flag, sharedLimit: layer.spec.swigluClampShared },
   });
   const gate = layer.gateExps.matrix;

@@ -19,11 +19,11 @@ const MOST_STAGES = 8;
 /** Shared memory of a multiprocessor from which two blocks each have enough of it. */
 const TWO_BLOCKS_BYTES = 200 * 1024;
 /** Shared memory of a block that is not dynamic, with what the driver keeps for itself. */
-const STATIC_SHARED_BYTES = 3 * 1024;
+const STATIC_SHARED_BYTES = 9 * 1024;
 /** kMaxSharedTasks. */
 const MAX_SHARED_TASKS = 2048;
 /** kMostUsedExperts. */
-const MOST_USED_EXPERTS = 32;
+export const MOST_USED_EXPERTS = 32;
 /** kMostGatedPairs. */
 const MOST_GATED_PAIRS = 4096;
 /** What the router's choice keeps in registers: 32 * kExpertsPerLane. */
@@ -255,7 +255,7 @@ export function canStream(model: CudaModelWeights, workInput: DeviceBuffer, chai
       layer.gateShared.matrix.type === layer.upShared.matrix.type &&
       layer.gateExps.matrix.type === layer.upExps.matrix.type &&
       fits(dense.map(({ matrix }) => matrix)) &&
-      fits([layer.router.matrix, layer.gateShared.matrix], 1, 8 * spec.expertCount) &&
+      fits([layer.router.matrix, layer.gateShared.matrix], 1, 4 * spec.expertCount) &&
       fits([layer.gateExps.matrix]) &&
       fits([layer.downExps.matrix, layer.downShared.matrix], spec.expertUsedCount)
     );

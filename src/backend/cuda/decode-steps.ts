@@ -23,7 +23,7 @@ function launch(
 
 /** Partial sums of streams that no block has written. */
 export function hyperStart(ctx: CudaContext, tail: HyperTailArg): void {
-  launch(ctx, "hyper_start", Math.ceil(tail.hidden / 128), [hyperTailStruct(tail)], 128);
+  launch(ctx, "hyper_start", Math.ceil(tail.hidden / 32), [hyperTailStruct(tail)], STREAM_THREADS);
 }
 
 /** Norms and rotation of queries and key, the key's row in the window; beside them, rows enter compressors. */

@@ -82,7 +82,7 @@ export interface DecodeRouteArg {
   x: Addressed;
   quantized: Addressed;
   tokenIds: Addressed;
-  logits: Addressed;
+  scores: Addressed;
   sharedH: Addressed;
   sharedQuantized: Addressed;
   ids: Addressed;
@@ -273,7 +273,7 @@ function addRoute(bytes: StructBytes, r: DecodeRouteArg): void {
     .i32(r.normalize ? 1 : 0)
     .i32(r.mark)
     .i32(0);
-  join(bytes, r.join).address(r.x).address(r.quantized).address(r.tokenIds).address(r.logits);
+  join(bytes, r.join).address(r.x).address(r.quantized).address(r.tokenIds).address(r.scores);
   bytes.address(r.sharedH).address(r.sharedQuantized).address(r.ids).address(r.weights).address(r.flag);
   bytes.f32(r.sharedLimit).i32(r.routerShift).i32(r.sharedShift).i32(0);
 }

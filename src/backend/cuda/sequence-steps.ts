@@ -4,7 +4,7 @@
 // take its `DecodeState` (position, rows, slots) from device memory: `state` must hold what `count` says.
 import { compressBlocks, compressStruct } from "./compress-struct.ts";
 import type { CudaContext } from "./context.ts";
-import { MOST_EXPERTS } from "./decode-plans.ts";
+import { MOST_EXPERTS, MOST_USED_EXPERTS } from "./decode-plans.ts";
 import type { DeviceBuffer } from "./device-memory.ts";
 import type { RowParts } from "./half-rows.ts";
 import { blocks, type KernelArg } from "./kernel-args.ts";
@@ -360,8 +360,9 @@ export function route(
 ): void {
   const { experts, used } = router;
   requireShape(experts <= MOST_EXPERTS, `${experts} experts`, `at most ${MOST_EXPERTS}`);
+  requireShape(used <= MOST_USED_EXPERTS, `${used} experts used`, `at most ${MOST_USED_EXPERTS}`);
   const warps = tokens < 4 ? 1 : 4;
-  module.launch(stream, "route", [blocks(tokens, warps), 1, 1], [warps * 32, 1, 1], warps * experts * 8, [
+  module.launch(stream, "route", [blocks(tokens, warps), 1, 1], [warps * 32, 1, 1], warps * experts * 4, [
     ...[p(logits), p(router.bias), p(router.table), p(tokenIds), p(ids), p(weights), p(flag)],
     ...[
       i32(tokens),

@@ -75,6 +75,10 @@ inline uint32_t pickBytes(uint32_t low, uint32_t high, uint32_t selector) {
 }
 
 inline uint32_t opaque(uint32_t value) { return value; }
+template <class Value>
+inline const Value* opaque(const Value* address) {
+  return address;
+}
 inline uint8_t* dynamicShared() { return emulation::block->dynamicMemory(); }
 
 }  // namespace ds4::cuda
