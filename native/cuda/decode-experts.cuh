@@ -7,8 +7,8 @@
 #include "cuda/gated-source.cuh"
 #include "cuda/hyper-tail.cuh"
 
-namespace ds4::cuda {
 
+namespace ds4::cuda {
 constexpr int kMostUsedExperts = 32;
 
 /// The int8 form of h [used, gate.rows] of the experts ids [used]. gate.rows is a multiple of 128.
@@ -105,36 +105,16 @@ struct DownSource {
   }
 };
 
-/// The first `expertBlocks` blocks take the chosen experts' tasks in turn, the others the shared one's. Rows: those of the one or of
-/// the others.
+/// The shared expert's tasks, which need no more than the step before the last, then those of the chosen experts: the first
+/// `expertBlocks` blocks take them in turn, the shared expert's are taken from the last block on. Rows: those of one, then of the others.
 __device__ __forceinline__ void expertsDown(const DecodeDown& d, ChainBlock& own, int expertBlocks) {
   const StreamRoom& shared = own.room;
-  const int block = static_cast<int>(blockIdx.x), pairs = (d.down.rows + 31) / 32;
+  const int block = static_cast<int>(blockIdx.x), blocks = static_cast<int>(gridDim.x), pairs = (d.down.rows + 31) / 32;
   const int shift = d.shift, sharedShift = d.sharedShift, shares = (1 << shift) + (1 << sharedShift);
-  const bool isExpert = block < expertBlocks;
-  const StagedRows rows = isExpert ? stagedRows(shared.rows(), d.used, d.down.cols, true)
-                                   : stagedRows(shared.rows(), 1, d.sharedDown.cols, true);
-  const auto stage = [&] {
-    own.barrier.wait();
-    stageBytes(isExpert ? d.h : d.sharedH, rows.quants, quantizedBytes((isExpert ? d.used : 1) * rows.stride));
-    __syncthreads();
-  };
   const auto put = [&](int pair, int share, float sum) {
     if (addShare(pair * shares, share, shares, sum)) own.finished.add(pair, sum);
   };
-  if (!isExpert) {
-    const float one = 1.0f;
-    const int first = block - expertBlocks, tasks = pairs << sharedShift;
-    const int step = static_cast<int>(gridDim.x) - expertBlocks;
-    const PairSource<true> source(d.sharedDown, rows, one, sharedShift);
-    if (first < tasks) prefetchColumns(d.tail, first >> sharedShift);
-    streamTasks(source, own.ring, first, tasks, step, shared.sums(), stage, [&](int task, float sum) {
-      const int pair = task >> sharedShift;
-      put(pair, (1 << shift) + task - (pair << sharedShift), sum);
-    });
-    own.finished.finish(d.tail);
-    return;
-  }
+  own.barrier.waitForKernel();
   if (shared.tableBytes > 0) SharedLattice<kStreamCopies>::fill(StreamRoom::tables());
   // Chosen two steps before.
   __shared__ int experts[kMostUsedExperts];
@@ -144,10 +124,32 @@ __device__ __forceinline__ void expertsDown(const DecodeDown& d, ChainBlock& own
     weights[threadIdx.x] = __ldcg(d.weights + threadIdx.x);
   }
   __syncthreads();
+  const int sharedFirst = blocks - 1 - block, sharedTasks = pairs << sharedShift;
+  if (sharedFirst < sharedTasks) {
+    const float one = 1.0f;
+    const StagedRows rows = stagedRows(shared.rows(), 1, d.sharedDown.cols, true);
+    const PairSource<true> source(d.sharedDown, rows, one, sharedShift);
+    const auto stage = [&] {
+      stageBytes(d.sharedH, rows.quants, quantizedBytes(rows.stride));
+      __syncthreads();
+    };
+    prefetchColumns(d.tail, sharedFirst >> sharedShift);
+    streamTasks(source, own.ring, sharedFirst, sharedTasks, blocks, shared.sums(), stage, [&](int task, float sum) {
+      const int pair = task >> sharedShift;
+      put(pair, (1 << shift) + task - (pair << sharedShift), sum);
+    });
+  }
+  const int expertFirst = block < expertBlocks ? block : pairs << shift;
+  const StagedRows rows = stagedRows(shared.rows(), d.used, d.down.cols, true);
   const DownSource source{d.down.data, d.down.sliceBytes, d.down.panelBytes, (d.down.rows + 15) / 16 - 1, d.down.cols,
                           d.down.type, d.used, shift, rows, experts, weights};
-  prefetchColumns(d.tail, block >> shift);
-  streamTasks(source, own.ring, block, pairs << shift, expertBlocks, shared.sums(), stage, [&](int task, float sum) {
+  const auto stage = [&] {
+    own.barrier.wait();
+    stageBytes(d.h, rows.quants, quantizedBytes(d.used * rows.stride));
+    __syncthreads();
+  };
+  if (expertFirst < pairs << shift) prefetchColumns(d.tail, expertFirst >> shift);
+  streamTasks(source, own.ring, expertFirst, pairs << shift, expertBlocks, shared.sums(), stage, [&](int task, float sum) {
     const int pair = task >> shift;
     put(pair, task - (pair << shift), sum);
   });

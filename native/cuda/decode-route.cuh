@@ -27,11 +27,26 @@ struct DecodeRoute {
 
 __device__ unsigned int routerArrivals;
 
-/// The first `routerBlocks` blocks take the router's tasks in turn, the others but the last the shared expert's. Rows: scores
+/// Waits for the scores of all pairs of panels, then chooses, by the first warp; always in the same block, which has the code at hand.
+__device__ __forceinline__ void chooseLast(const DecodeRoute& r, int pairs, float* scores) {
+  if (threadIdx.x >= 32) return;
+  if (threadIdx.x == 0) {
+    while (loadAcquire(&routerArrivals) != static_cast<unsigned int>(pairs)) {
+    }
+    routerArrivals = 0;
+  }
+  __syncwarp();
+#pragma unroll 8
+  for (int e = static_cast<int>(threadIdx.x); e < r.choice.experts; e += 32) scores[e] = __ldcg(r.scores + e);
+  __syncwarp();
+  chooseExperts(r.choice, scores, *r.tokenIds, r.ids, r.weights, r.flag);
+}
+
+/// The first `routerBlocks` blocks take the router's tasks in turn, the others but the last two the shared expert's. Rows: scores
 /// [experts] and the staged row in the form that needs most.
 __device__ __forceinline__ void routeToken(const DecodeRoute& r, ChainBlock& own, int routerBlocks) {
   const StreamRoom& shared = own.room;
-  const int block = static_cast<int>(blockIdx.x), gatedBlocks = static_cast<int>(gridDim.x) - 1 - routerBlocks;
+  const int block = static_cast<int>(blockIdx.x), gatedBlocks = static_cast<int>(gridDim.x) - 2 - routerBlocks;
   const int cols = r.router.cols;
   uint8_t* room = shared.rows() + r.choice.experts * 4;
   const int pairs = (r.router.rows + 31) / 32, routerTasks = pairs << r.routerShift;
@@ -39,7 +54,6 @@ __device__ __forceinline__ void routeToken(const DecodeRoute& r, ChainBlock& own
     const int shift = r.routerShift;
     const bool ints = usesInt8(r.router.type);
     const StagedRows rows = stagedRows(room, 1, cols, ints);
-    float* scores = reinterpret_cast<float*>(shared.rows());
     const float one = 1.0f;
     const auto stage = [&] {
       own.ready(r.join);
@@ -51,19 +65,21 @@ __device__ __forceinline__ void routeToken(const DecodeRoute& r, ChainBlock& own
       const int pair = task >> shift, row = 32 * pair + static_cast<int>(threadIdx.x) % 32;
       if (!addShare(pair << shift, task - (pair << shift), 1 << shift, sum)) return;
       if (row < r.router.rows) __stcg(r.scores + row, sqrtSoftplus(sum));
-      if (!arrivesLast(&routerArrivals, pairs)) return;
-#pragma unroll 8
-      for (int e = static_cast<int>(threadIdx.x) % 32; e < r.choice.experts; e += 32) scores[e] = __ldcg(r.scores + e);
       __syncwarp();
-      chooseExperts(r.choice, scores, *r.tokenIds, r.ids, r.weights, r.flag);
+      if (threadIdx.x % 32 == 0) addRelease(&routerArrivals, 1);
     };
     const PairSource<false> source(r.router, rows, one, shift);
     streamTasks(source, own.ring, block, routerTasks, routerBlocks, shared.sums(), stage, finish);
     return;
   }
+  if (block == routerBlocks + gatedBlocks) {
+    own.ready(r.join);
+    chooseLast(r, pairs, reinterpret_cast<float*>(shared.rows()));
+    return;
+  }
   const StagedRows rows = stagedRows(room, 1, cols, true);
   const GatedSource gated(r.sharedGate, r.sharedUp, nullptr, rows, r.sharedShift);
-  const bool balances = block == routerBlocks + gatedBlocks;
+  const bool balances = block > routerBlocks + gatedBlocks;
   const int tasks = r.sharedGate.rows / 16 << r.sharedShift, first = balances ? tasks : block - routerBlocks;
   const auto stage = [&] {
     own.ready(r.join);

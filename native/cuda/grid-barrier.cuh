@@ -21,6 +21,10 @@ struct GridBarrier {
     if (threadIdx.x != 0) return;
     ticket = addRelease(&gridArrivals, blockIdx.x == 0 ? 0x80000000u - (gridDim.x - 1) : 1u);
   }
+  /// For a step that needs only what was there before the step before it: waits where that came from the kernel before.
+  __device__ __forceinline__ void waitForKernel() const {
+    if (!inside) waitForPrevious();
+  }
   /// Waits until all blocks have arrived, before the first arrival for the kernel before; what they wrote is visible then to
   /// loads that bypass the first-level cache. By all threads.
   __device__ __forceinline__ void wait() const {

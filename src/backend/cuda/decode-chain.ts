@@ -93,8 +93,7 @@ export class DecodeChain {
     { tail = null, join = null, norm = null }: StreamOptions,
   ): void {
     const works = products.map(({ matrix }) => pairWork(matrix));
-    // Products of many small tasks, whose sums two blocks of a multiprocessor would have to share, follow a join.
-    const { shifts, perBlock } = cutWorks(works, join === null ? this.#blocks : this.#shape.multiprocessors);
+    const { shifts, perBlock } = cutWorks(works, this.#blocks);
     let firstShare = 0;
     const items = products.map((product, i) => {
       const item = { ...NOTHING, ...product, splitShift: shifts[i], firstShare };
@@ -116,9 +115,9 @@ export class DecodeChain {
       units: pairWork(sharedGate).units,
       bytes: sharedGate.sliceBytes + sharedUp.sliceBytes,
     };
-    // The last block has the join's balance to itself.
+    // The last two blocks have the choice and the join's balance to themselves.
     const routerCut = cutWorks([pairWork(router)], Math.max(1, this.#blocks >> 2));
-    const gatedCut = cutWorks([gated], Math.max(1, this.#blocks - 1 - routerCut.blocks));
+    const gatedCut = cutWorks([gated], Math.max(1, this.#blocks - 2 - routerCut.blocks));
     const rowBytes = 4 * route.experts + Math.max(stagedBytes(router), stagedBytes(sharedGate));
     this.#add("route", routerCut.blocks, streamRoom(this.#shape, [router, sharedGate], rowBytes));
     const [routerShift, sharedShift] = [routerCut.shifts[0], gatedCut.shifts[0]];
@@ -137,8 +136,8 @@ export class DecodeChain {
     const { down, sharedDown, used } = arg;
     const pair = pairWork(down);
     const experts = { ...pair, units: used * pair.units, bytes: used * pair.bytes };
-    const half = Math.max(1, this.#blocks >> 1);
-    const [cut, sharedCut] = [experts, pairWork(sharedDown)].map((work) => cutWorks([work], half));
+    const cut = cutWorks([experts], this.#blocks);
+    const sharedCut = cutWorks([pairWork(sharedDown)], Math.max(1, this.#blocks >> 1));
     const rowBytes = Math.max(stagedBytes(down, used), stagedBytes(sharedDown));
     this.#add("down", cut.blocks, streamRoom(this.#shape, [down, sharedDown], rowBytes));
     this.#chain.down = { ...arg, shift: cut.shifts[0], sharedShift: sharedCut.shifts[0] };

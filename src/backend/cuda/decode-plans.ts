@@ -228,8 +228,8 @@ export function canStream(model: CudaModelWeights, workInput: DeviceBuffer, chai
     spec.expertCount <= MOST_EXPERTS &&
     spec.expertUsedCount <= MOST_USED_EXPERTS &&
     gatedPairs <= MOST_GATED_PAIRS &&
-    // Blocks of their own for the router, the shared expert and the join's balance.
-    chain.multiprocessors * chain.blocksPerMultiprocessor >= 3 &&
+    // Blocks of their own for the router, the shared expert, the choice and the join's balance.
+    chain.multiprocessors * chain.blocksPerMultiprocessor >= 4 &&
     spec.hiddenSize <= STREAM_THREADS * chain.multiprocessors &&
     partsBytes(quantizedRowSizes(spec)) <= workInput.bytes;
   if (!shapes || !readable(head.matrix) || !isFn(outputHc.fn)) return false;
