@@ -6,7 +6,7 @@
 namespace ds4::cuda {
 
 /// Tasks of a block whose sums may wait for the end of a step.
-constexpr int kMostFinishedPairs = 16;
+constexpr int kMostFinishedPairs = 32;
 
 /// Outputs that one warp each has summed and the whole block finishes, once its other tasks are done: on a warp alone every
 /// instruction waits for the one before.
@@ -33,7 +33,7 @@ struct FinishedPairs {
       finishBlock(tail, pairs[i], outputs[i][threadIdx.x & 31], room);
       __syncthreads();
     }
-    if (threadIdx.x == 0) count = 0;
+    if (all > 0 && threadIdx.x == 0) count = 0;
   }
 };
 

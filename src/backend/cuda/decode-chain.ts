@@ -3,9 +3,11 @@
 import { assert } from "../../core/errors.ts";
 import type { CudaContext } from "./context.ts";
 import {
+  blocksOf,
   type ChainShape,
   canStream,
   chainShape,
+  cutDown,
   cutWorks,
   pairWork,
   STREAM_THREADS,
@@ -134,10 +136,7 @@ export class DecodeChain {
   /** Down of the chosen experts and the shared one, their weighted sum, and the write to the streams. */
   down(arg: Omit<DecodeDownArg, "shift" | "sharedShift">): void {
     const { down, sharedDown, used } = arg;
-    const pair = pairWork(down);
-    const experts = { ...pair, units: used * pair.units, bytes: used * pair.bytes };
-    const cut = cutWorks([experts], this.#blocks);
-    const sharedCut = cutWorks([pairWork(sharedDown)], Math.max(1, this.#blocks >> 1));
+    const { experts: cut, shared: sharedCut } = cutDown(this.#shape, down, sharedDown, used);
     const rowBytes = Math.max(stagedBytes(down, used), stagedBytes(sharedDown));
     this.#add("down", cut.blocks, streamRoom(this.#shape, [down, sharedDown], rowBytes));
     this.#chain.down = { ...arg, shift: cut.shifts[0], sharedShift: sharedCut.shifts[0] };
@@ -156,7 +155,7 @@ export class DecodeChain {
   }
 
   get #blocks(): number {
-    return this.#shape.multiprocessors * this.#shape.blocksPerMultiprocessor;
+    return blocksOf(this.#shape);
   }
 
   #add(kind: ChainStepArg["kind"], cut: number, room: StreamRoom): void {

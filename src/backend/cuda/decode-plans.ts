@@ -5,7 +5,7 @@ import type { ModelSpec } from "../../model/model-spec.ts";
 import { DEVICE_ALIGNMENT_BYTES, type DeviceBuffer, partsBytes } from "./device-memory.ts";
 import type { DeviceInfo } from "./driver.ts";
 import type { DeviceMatrix } from "./matrix.ts";
-import type { CudaModelWeights } from "./pass.ts";
+import type { CudaLayerWeights, CudaModelWeights } from "./pass.ts";
 
 /** Threads of a block: eight warps (kStreamWarps). */
 export const STREAM_THREADS = 256;
@@ -19,7 +19,7 @@ const MOST_STAGES = 8;
 /** Shared memory of a multiprocessor from which two blocks each have enough of it. */
 const TWO_BLOCKS_BYTES = 200 * 1024;
 /** Shared memory of a block that is not dynamic, with what the driver keeps for itself. */
-const STATIC_SHARED_BYTES = 9 * 1024;
+const STATIC_SHARED_BYTES = 11 * 1024;
 /** kMaxSharedTasks. */
 const MAX_SHARED_TASKS = 2048;
 /** kMostUsedExperts. */
@@ -151,6 +151,45 @@ export function cutWorks(works: readonly StreamWork[], mostBlocks: number): Stre
   return best!.cut;
 }
 
+/** kMostFinishedPairs. */
+const MOST_FINISHED_PAIRS = 32;
+
+/** How the work of down is cut: the chosen experts' (`used` of them) and the shared one's. */
+export interface DownCut {
+  experts: StreamCut;
+  shared: StreamCut;
+}
+
+/** Every block may have tasks of both. */
+export function cutDown(
+  shape: ChainShape,
+  down: DeviceMatrix,
+  sharedDown: DeviceMatrix,
+  used: number,
+): DownCut {
+  const blocks = blocksOf(shape);
+  const pair = pairWork(down);
+  const experts = cutWorks([{ ...pair, units: used * pair.units, bytes: used * pair.bytes }], blocks);
+  return { experts, shared: cutWorks([pairWork(sharedDown)], Math.max(1, blocks >> 1)) };
+}
+
+/** All blocks of a chain. */
+export function blocksOf({ multiprocessors, blocksPerMultiprocessor }: ChainShape): number {
+  return multiprocessors * blocksPerMultiprocessor;
+}
+
+/** Whether a block has room for what waits until its tasks are done, where a layer's block output is made. */
+function finishesInTime(
+  shape: ChainShape,
+  { outB, downExps, downShared }: CudaLayerWeights,
+  used: number,
+): boolean {
+  const { experts, shared } = cutDown(shape, downExps.matrix, downShared.matrix, used);
+  const ofDown = experts.perBlock + Math.ceil(shared.tasks / blocksOf(shape));
+  const ofOutput = cutWorks([pairWork(outB.matrix)], blocksOf(shape)).perBlock;
+  return Math.max(ofDown, ofOutput) <= MOST_FINISHED_PAIRS;
+}
+
 function cutOf(works: readonly StreamWork[], shifts: number[], mostBlocks: number): StreamCut {
   const tasks = works.reduce((sum, { groups }, i) => sum + (groups << shifts[i]), 0);
   const perBlock = Math.ceil(tasks / mostBlocks);
@@ -229,7 +268,7 @@ export function canStream(model: CudaModelWeights, workInput: DeviceBuffer, chai
     spec.expertUsedCount <= MOST_USED_EXPERTS &&
     gatedPairs <= MOST_GATED_PAIRS &&
     // Blocks of their own for the router, the shared expert, the choice and the join's balance.
-    chain.multiprocessors * chain.blocksPerMultiprocessor >= 4 &&
+    blocksOf(chain) >= 4 &&
     spec.hiddenSize <= STREAM_THREADS * chain.multiprocessors &&
     partsBytes(quantizedRowSizes(spec)) <= workInput.bytes;
   if (!shapes || !readable(head.matrix) || !isFn(outputHc.fn)) return false;
@@ -254,6 +293,7 @@ export function canStream(model: CudaModelWeights, workInput: DeviceBuffer, chai
       gated.every(({ matrix }) => INT8_TYPES.has(matrix.type)) &&
       layer.gateShared.matrix.type === layer.upShared.matrix.type &&
       layer.gateExps.matrix.type === layer.upExps.matrix.type &&
+      finishesInTime(chain, layer, spec.expertUsedCount) &&
       fits(dense.map(({ matrix }) => matrix)) &&
       fits([layer.router.matrix, layer.gateShared.matrix], 1, 4 * spec.expertCount) &&
       fits([layer.gateExps.matrix]) &&
