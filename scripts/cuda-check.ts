@@ -1,5 +1,7 @@
 // Checks the CUDA backend on this machine's GPU: every kernel against the CPU's kernels on random inputs, small models
 // against the reference backend, the nano model against its vectors. `npm run cuda:check [-- --only TEXT --model FILE]`.
+// With --sanitizer memcheck|racecheck every group runs under compute-sanitizer (of the CUDA toolkit), and what that finds counts as a
+// comparison; racecheck needs `npm run build:cuda -- --racecheck` before.
 // With --emulate (`npm run cuda:emulate`) the kernels run on the processor, as test/cuda/emulation builds them: slowly, so
 // name a group with --only.
 //
@@ -10,7 +12,11 @@ import { readdirSync } from "node:fs";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { DeviceMemory } from "../src/backend/cuda/device-memory.ts";
-import { readKernelImage } from "../src/backend/cuda/kernel-image.ts";
+import {
+  KERNEL_IMAGE_PATH,
+  RACECHECK_IMAGE_PATH,
+  readKernelImage,
+} from "../src/backend/cuda/kernel-image.ts";
 import { loadCudaDriver, openCudaDriver } from "../src/backend/cuda/load-driver.ts";
 import { type DeviceOptions, type OpenDevice, openDevice } from "../src/backend/cuda/open-device.ts";
 import { loadNative } from "../src/backend/native.ts";
@@ -18,11 +24,13 @@ import { nativeKernels } from "../src/backend/native-kernels.ts";
 import { formatBytes } from "../src/core/units.ts";
 import { CheckBench, type CheckRow, type KernelCheck } from "../test/cuda/kernel-check.ts";
 import { MODEL_VARIABLE } from "../test/cuda/model.check.ts";
+import { findings, type Sanitizer, sanitized, sanitizerOf } from "./compute-sanitizer.ts";
 import { buildCudaEmulation } from "./cuda-emulation.ts";
 
 const CHECKS = join(import.meta.dirname, "..", "test", "cuda");
 const GROUP_TIMEOUT_MS = 300_000;
-const EMULATED_GROUP_TIMEOUT_MS = 3_600_000;
+/** Emulated, or under a sanitizer. */
+const SLOW_GROUP_TIMEOUT_MS = 3_600_000;
 /** Before the JSON that a group's process prints. */
 const RESULT_MARK = "@rows ";
 
@@ -33,6 +41,8 @@ const { values } = parseArgs({
     /** Nano model with exact weights. */
     model: { type: "string" },
     device: { type: "string", default: "0" },
+    /** A tool of compute-sanitizer. */
+    sanitizer: { type: "string" },
     /** Without a GPU. */
     emulate: { type: "boolean", default: false },
     /** Every comparison, not only groups and failures. */
@@ -78,7 +88,8 @@ async function deviceOptions(onProgress?: (line: string) => void): Promise<Requi
   const emulation = values.emulate ? await buildCudaEmulation(onProgress) : undefined;
   const load = emulation === undefined ? loadCudaDriver() : openCudaDriver(emulation.libraryPath);
   if (load.driver === null) throw new Error(`no CUDA device: ${load.reason}`);
-  const kernelImage = emulation?.kernelImage ?? readKernelImage();
+  const path = values.sanitizer === "racecheck" ? RACECHECK_IMAGE_PATH : KERNEL_IMAGE_PATH;
+  const kernelImage = emulation?.kernelImage ?? readKernelImage(path);
   return { driver: load.driver, device: Number(values.device), kernelImage };
 }
 
@@ -97,26 +108,37 @@ async function runHere(check: KernelCheck): Promise<CheckRow[]> {
   return rows;
 }
 
-function runApart(name: string): GroupResult {
+function runApart(name: string, sanitizer: Sanitizer | undefined): GroupResult {
   const started = performance.now();
-  const args = [
+  const command = [
+    process.execPath,
     import.meta.filename,
     "--group",
     name,
     "--device",
     values.device,
     ...(values.emulate ? ["--emulate"] : []),
+    ...(sanitizer === undefined ? [] : ["--sanitizer", sanitizer]),
   ];
-  const child = spawnSync(process.execPath, args, {
+  const [program, ...args] = sanitizer === undefined ? command : sanitized(sanitizer, command);
+  const child = spawnSync(program, args, {
     encoding: "utf8",
-    timeout: values.emulate ? EMULATED_GROUP_TIMEOUT_MS : GROUP_TIMEOUT_MS,
+    timeout: values.emulate || sanitizer !== undefined ? SLOW_GROUP_TIMEOUT_MS : GROUP_TIMEOUT_MS,
     maxBuffer: 2 ** 28,
     env: { ...process.env, [MODEL_VARIABLE]: values.model ?? "" },
   });
   const seconds = (performance.now() - started) / 1000;
   const line = child.stdout.split("\n").find((each) => each.startsWith(RESULT_MARK));
   if (child.status === 0 && line !== undefined) {
-    return { name, rows: JSON.parse(line.slice(RESULT_MARK.length)), seconds };
+    const rows: CheckRow[] = JSON.parse(line.slice(RESULT_MARK.length));
+    if (sanitizer !== undefined) {
+      rows.push({
+        name: `${sanitizer} finds nothing`,
+        error: findings(child.stdout) ?? Number.NaN,
+        bound: 0,
+      });
+    }
+    return { name, rows, seconds };
   }
   const ended = child.signal === null ? `exit code ${child.status}` : `signal ${child.signal}`;
   const text = child.stderr.trim().split("\n").slice(-12).join("\n");
@@ -175,12 +197,13 @@ async function main(): Promise<void> {
     console.log(RESULT_MARK + JSON.stringify(await runHere(check)));
     return;
   }
+  const sanitizer = values.sanitizer === undefined ? undefined : sanitizerOf(values.sanitizer);
   await describeDevice();
   const chosen = checks.filter(({ name }) => name.includes(values.only ?? ""));
   if (chosen.length === 0) throw new Error(`--only "${values.only}" matches no group`);
   const results: GroupResult[] = [];
   for (const { name } of chosen) {
-    results.push(runApart(name));
+    results.push(runApart(name, sanitizer));
     report(results[results.length - 1]);
   }
   const rows = results.flatMap((result) => result.rows);

@@ -7,8 +7,8 @@
 #include "cuda/gated-source.cuh"
 #include "cuda/hyper-tail.cuh"
 
-
 namespace ds4::cuda {
+
 constexpr int kMostUsedExperts = 32;
 
 /// The int8 form of h [used, gate.rows] of the experts ids [used]. gate.rows is a multiple of 128.

@@ -1,8 +1,9 @@
-// What follows a block's output when one token is decoded, 32 columns at a time, by the warp that has them: the write to the
+// What follows a block's output when one token is decoded, 32 columns at a time, by a block: the write to the
 // four streams, and these columns' part of what the next read needs: its mixes (fn times streams) and the products of
-// the streams with each other, from which the norms follow (hyper-join.cu).
+// the streams with each other, from which the norms follow (hyper-join.cuh).
 //
-// Bytes per 32 columns: 1 KiB of streams in and out, 6 KiB of fn; partial sums 144 bytes.
+// Bytes per 32 columns: 1 KiB of streams in and out, 6 KiB of fn; partial sums 144 bytes. Latency alone: 9 us by one warp, 2 by eight
+// (H200).
 #pragma once
 #include "cuda/float-rows.cuh"
 #include "cuda/overlap.cuh"

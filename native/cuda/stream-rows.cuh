@@ -5,7 +5,7 @@
 // in shared memory once per task, and one warp finishes the task while the others go on.
 //
 // Before a step waits for the one before it (`begin`), its stages are filling: only inputs need that one. (Asking the second-level
-// cache for what follows as well made the whole of decode 9 % slower on an H200.)
+// cache for what follows as well, for all of it or for what the stages have no room for, made decode 8 to 12 % slower on an H200.)
 //
 // Such kernels run for some microseconds with all their code read anew, and reading it costs more than running it. So there is
 // one loop for all types, what differs is called inside, and nothing is unrolled that need not be.
