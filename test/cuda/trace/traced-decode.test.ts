@@ -43,14 +43,15 @@ describe.skipIf(addon === null)(`the traced process ${reason ?? ""}`, () => {
       3,
     );
     // As engines decode: candidates end the step, and read no weights.
-    const [head, ...top] = rows.slice(-3);
+    const [last, ...top] = rows.slice(-3);
     expect(top.map(({ name, weightBytes }) => [name, weightBytes])).toEqual([
       ["top_logits_chunks", 0],
       ["top_logits_merged", 0],
     ]);
-    // One kernel takes a microsecond here.
-    expect(head).toMatchObject({ costUs: 1, tensors: ["output"] });
-    expect(head.gigabytesPerSecond).toBeCloseTo(head.weightBytes! / 1e3, 6);
+    // The last chain: from the last layer's attention to the logits. One kernel takes a microsecond here.
+    expect(last).toMatchObject({ name: "decode_chain", costUs: 1 });
+    expect(last.tensors).toEqual(expect.arrayContaining(["attn_output_a", "ffn_down_exps", "output"]));
+    expect(last.gigabytesPerSecond).toBeCloseTo(last.weightBytes! / 1e3, 6);
     const facts = {
       date: "2026-12-02T00:00:00Z",
       device: "Fake GPU",
@@ -64,7 +65,7 @@ describe.skipIf(addon === null)(`the traced process ${reason ?? ""}`, () => {
     });
     expect(text).toContain("a step takes 2000 us while kernels are traced, in a run without tracing 1500 us");
     expect(text).toContain("Note: made by hand.");
-    expect(text).toMatch(/^decode_up +\d.* ffn_gate_exps ffn_up_exps$/m);
+    expect(text).toMatch(/^decode_chain +\d.* attn_output_a attn_output_b hc_ffn_fn \+\d+$/m);
     const [columns, ...lines] = traceCsv(sections).trimEnd().split("\n");
     expect(lines).toHaveLength(rows.length);
     expect(new Set(lines.map((line) => line.split(",").length))).toEqual(
