@@ -2,10 +2,10 @@
 // shared memory goes.
 import { assert } from "../../core/errors.ts";
 import type { CudaContext } from "./context.ts";
+import { canStream } from "./decode-fit.ts";
 import {
   blocksOf,
   type ChainShape,
-  canStream,
   chainShape,
   cutDown,
   cutWorks,

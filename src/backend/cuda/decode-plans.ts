@@ -1,11 +1,10 @@
-// How the kernels that decode one token are cut: pure functions of shapes, types and the device.
+// How the kernels that decode one token are cut: pure functions of shapes, types and the device. decode-fit.ts says which models they serve.
 import { assert } from "../../core/errors.ts";
 import { alignUp } from "../../core/units.ts";
 import type { ModelSpec } from "../../model/model-spec.ts";
 import { DEVICE_ALIGNMENT_BYTES, type DeviceBuffer, partsBytes } from "./device-memory.ts";
 import type { DeviceInfo } from "./driver.ts";
 import type { DeviceMatrix } from "./matrix.ts";
-import type { CudaLayerWeights, CudaModelWeights } from "./pass.ts";
 
 /** Threads of a block: eight warps (kStreamWarps). */
 export const STREAM_THREADS = 256;
@@ -24,8 +23,6 @@ const STATIC_SHARED_BYTES = 11 * 1024;
 const MAX_SHARED_TASKS = 2048;
 /** kMostUsedExperts. */
 export const MOST_USED_EXPERTS = 32;
-/** kMostGatedPairs. */
-const MOST_GATED_PAIRS = 4096;
 /** What the router's choice keeps in registers: 32 * kExpertsPerLane. */
 export const MOST_EXPERTS = 512;
 /** What a task costs beside its bytes, in bytes that a multiprocessor reads in that time: a barrier and a sum. */
@@ -33,7 +30,16 @@ const TASK_BYTES = 8192;
 
 const [F32, F16, BF16, Q8_0, Q2_K, Q4_K, IQ2_XXS] = [0, 1, 30, 8, 10, 12, 16];
 const INT8_TYPES = new Set([Q8_0, Q2_K, Q4_K, IQ2_XXS]);
-const FLOAT_TYPES = new Set([F32, F16, BF16]);
+
+/** Whether these kernels multiply weights of this type in int8. */
+export function isInt8({ type }: DeviceMatrix): boolean {
+  return INT8_TYPES.has(type);
+}
+
+/** Whether these kernels read weights of this type. */
+export function canRead({ type }: DeviceMatrix): boolean {
+  return UNITS.has(type);
+}
 
 /** What a warp takes at a time of two panels. */
 interface Unit {
@@ -151,9 +157,6 @@ export function cutWorks(works: readonly StreamWork[], mostBlocks: number): Stre
   return best!.cut;
 }
 
-/** kMostFinishedPairs. */
-const MOST_FINISHED_PAIRS = 32;
-
 /** How the work of down is cut: the chosen experts' (`used` of them) and the shared one's. */
 export interface DownCut {
   experts: StreamCut;
@@ -176,18 +179,6 @@ export function cutDown(
 /** All blocks of a chain. */
 export function blocksOf({ multiprocessors, blocksPerMultiprocessor }: ChainShape): number {
   return multiprocessors * blocksPerMultiprocessor;
-}
-
-/** Whether a block has room for what waits until its tasks are done, where a layer's block output is made. */
-function finishesInTime(
-  shape: ChainShape,
-  { outB, downExps, downShared }: CudaLayerWeights,
-  used: number,
-): boolean {
-  const { experts, shared } = cutDown(shape, downExps.matrix, downShared.matrix, used);
-  const ofDown = experts.perBlock + Math.ceil(shared.tasks / blocksOf(shape));
-  const ofOutput = cutWorks([pairWork(outB.matrix)], blocksOf(shape)).perBlock;
-  return Math.max(ofDown, ofOutput) <= MOST_FINISHED_PAIRS;
 }
 
 function cutOf(works: readonly StreamWork[], shifts: number[], mostBlocks: number): StreamCut {
@@ -235,6 +226,11 @@ function quantizedRowSizes(spec: ModelSpec): Record<keyof QuantizedRows, number>
   };
 }
 
+/** Bytes of all of them. */
+export function quantizedRowBytes(spec: ModelSpec): number {
+  return partsBytes(quantizedRowSizes(spec));
+}
+
 /** Where the rows lie. */
 export function quantizedRows(spec: ModelSpec, buffer: DeviceBuffer): QuantizedRows {
   let offset = 0;
@@ -244,60 +240,4 @@ export function quantizedRows(spec: ModelSpec, buffer: DeviceBuffer): QuantizedR
     return [name, part];
   });
   return Object.fromEntries(parts) as Record<keyof QuantizedRows, DeviceBuffer>;
-}
-
-/**
- * True for models whose weights these kernels can all read, where `workInput` has room for a token's int8 rows, and blocks for stages
- * of everything that a step reads.
- */
-export function canStream(model: CudaModelWeights, workInput: DeviceBuffer, chain: ChainShape): boolean {
-  const { spec, layers, head, outputHc } = model;
-  const readable = ({ type }: DeviceMatrix) => INT8_TYPES.has(type) || FLOAT_TYPES.has(type);
-  const isFn = ({ type }: DeviceMatrix) => type === F32 || type === F16;
-  const { outputGroupCount: groups, outputLoraRank: rank, expertHiddenSize: inner } = spec;
-  const gatedPairs = ((spec.expertUsedCount + spec.expertSharedCount) * inner) / 32;
-  const widths = [spec.hiddenSize, spec.queryLoraRank, groups * rank, inner];
-  const shapes =
-    spec.hyperCount === 4 &&
-    widths.every((width) => width % 128 === 0) &&
-    rank % 32 === 0 &&
-    inner >= 256 &&
-    spec.headDim <= 1024 &&
-    spec.indexerHeadDim <= 1024 &&
-    spec.expertCount <= MOST_EXPERTS &&
-    spec.expertUsedCount <= MOST_USED_EXPERTS &&
-    gatedPairs <= MOST_GATED_PAIRS &&
-    // Blocks of their own for the router, the shared expert, the choice and the join's balance.
-    blocksOf(chain) >= 4 &&
-    spec.hiddenSize <= STREAM_THREADS * chain.multiprocessors &&
-    partsBytes(quantizedRowSizes(spec)) <= workInput.bytes;
-  if (!shapes || !readable(head.matrix) || !isFn(outputHc.fn)) return false;
-  const fits = (matrices: DeviceMatrix[], rows = 1, beside = 0) => {
-    const rowBytes = beside + Math.max(...matrices.map((matrix) => stagedBytes(matrix, rows)));
-    return streamRoom(chain, matrices, rowBytes).stages > 0;
-  };
-  if (!fits([head.matrix])) return false;
-  return layers.every((layer) => {
-    const { compressor, indexer } = layer;
-    const dense = [layer.qA, layer.qB, layer.kv, layer.outA, layer.outB, layer.router];
-    if (compressor) dense.push(compressor.kv, compressor.gate);
-    if (indexer) dense.push(indexer.proj, indexer.qB, indexer.compressor.kv, indexer.compressor.gate);
-    const gated = [layer.gateShared, layer.upShared, layer.downShared];
-    gated.push(layer.gateExps, layer.upExps, layer.downExps);
-    const wide = ({ cols }: DeviceMatrix) => cols % 128 === 0;
-    return (
-      dense.every(({ matrix }) => wide(matrix)) &&
-      isFn(layer.hcAttn.fn) &&
-      isFn(layer.hcFfn.fn) &&
-      dense.every(({ matrix }) => readable(matrix)) &&
-      gated.every(({ matrix }) => INT8_TYPES.has(matrix.type)) &&
-      layer.gateShared.matrix.type === layer.upShared.matrix.type &&
-      layer.gateExps.matrix.type === layer.upExps.matrix.type &&
-      finishesInTime(chain, layer, spec.expertUsedCount) &&
-      fits(dense.map(({ matrix }) => matrix)) &&
-      fits([layer.router.matrix, layer.gateShared.matrix], 1, 4 * spec.expertCount) &&
-      fits([layer.gateExps.matrix]) &&
-      fits([layer.downExps.matrix, layer.downShared.matrix], spec.expertUsedCount)
-    );
-  });
 }
