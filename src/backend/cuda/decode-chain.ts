@@ -64,11 +64,10 @@ export function openChain(
   model: CudaModelWeights,
   workInput: DeviceBuffer,
 ): ChainShape | null {
-  const shape = chainShape(device);
-  if (!canStream(model, workInput, shape)) return null;
-  const resident = module.residentBlocks(KERNEL, STREAM_THREADS, shape.sharedBytes);
-  const blocksPerMultiprocessor = Math.min(shape.blocksPerMultiprocessor, resident);
-  return blocksPerMultiprocessor > 0 ? { ...shape, blocksPerMultiprocessor } : null;
+  const most = chainShape(device);
+  const resident = module.residentBlocks(KERNEL, STREAM_THREADS, most.sharedBytes);
+  const shape = { ...most, blocksPerMultiprocessor: Math.min(most.blocksPerMultiprocessor, resident) };
+  return resident > 0 && canStream(model, workInput, shape) ? shape : null;
 }
 
 /** Steps, each of which needs all of the one before. `launch` queues what was added since the last launch. */

@@ -23,7 +23,7 @@ const STATIC_SHARED_BYTES = 11 * 1024;
 const MAX_SHARED_TASKS = 2048;
 /** kMostUsedExperts. */
 export const MOST_USED_EXPERTS = 32;
-/** What the router's choice keeps in registers: 32 * kExpertsPerLane. */
+/** What the router's choice keeps in registers: at most 16 for each lane of a warp. */
 export const MOST_EXPERTS = 512;
 /** What a task costs beside its bytes, in bytes that a multiprocessor reads in that time: a barrier and a sum. */
 const TASK_BYTES = 8192;
