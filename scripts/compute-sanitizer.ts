@@ -3,21 +3,16 @@ import { spawnSync } from "node:child_process";
 import { UsageError } from "../src/core/errors.ts";
 
 /** What looks for accesses out of bounds, and for shared memory that is read and written without a barrier between. */
-export const SANITIZERS = ["memcheck", "racecheck"] as const;
-export type Sanitizer = (typeof SANITIZERS)[number];
-
-/** The tool named by a flag. Throws `usage`. */
-export function sanitizerOf(name: string): Sanitizer {
-  const found = SANITIZERS.find((each) => each === name);
-  if (found !== undefined) return found;
-  throw new UsageError(`--sanitizer: expected ${SANITIZERS.join(" or ")}, got "${name}"`);
-}
+const TOOLS = ["memcheck", "racecheck"];
 
 /**
- * The command line that runs `command` under the tool; COMPUTE_SANITIZER, PATH or the toolkit's usual place say where it is.
- * Throws `usage` where it is not.
+ * What comes before a command line to run it under the tool that a flag names; COMPUTE_SANITIZER, PATH or the toolkit's usual
+ * place say where compute-sanitizer is. Throws `usage` for other tools, and where it is not.
  */
-export function sanitized(tool: Sanitizer, command: readonly string[]): string[] {
+export function sanitizerCommand(tool: string): string[] {
+  if (!TOOLS.includes(tool)) {
+    throw new UsageError(`--sanitizer: expected ${TOOLS.join(" or ")}, got "${tool}"`);
+  }
   const candidates = [
     process.env.COMPUTE_SANITIZER,
     "compute-sanitizer",
@@ -30,7 +25,7 @@ export function sanitized(tool: Sanitizer, command: readonly string[]): string[]
     );
   }
   // A kernel is looked up in several images: that one is not found in the first is no error.
-  return [path, "--tool", tool, "--report-api-errors", "no", ...command];
+  return [path, "--tool", tool, "--report-api-errors", "no"];
 }
 
 /** How many errors or hazards the tool counted in what a process printed, null where it did not come to that. */

@@ -24,7 +24,7 @@ import { nativeKernels } from "../src/backend/native-kernels.ts";
 import { formatBytes } from "../src/core/units.ts";
 import { CheckBench, type CheckRow, type KernelCheck } from "../test/cuda/kernel-check.ts";
 import { MODEL_VARIABLE } from "../test/cuda/model.check.ts";
-import { findings, type Sanitizer, sanitized, sanitizerOf } from "./compute-sanitizer.ts";
+import { findings, sanitizerCommand } from "./compute-sanitizer.ts";
 import { buildCudaEmulation } from "./cuda-emulation.ts";
 
 const CHECKS = join(import.meta.dirname, "..", "test", "cuda");
@@ -108,9 +108,12 @@ async function runHere(check: KernelCheck): Promise<CheckRow[]> {
   return rows;
 }
 
-function runApart(name: string, sanitizer: Sanitizer | undefined): GroupResult {
+/** `before`: what comes before the command line of the group's process. */
+function runApart(name: string, before: readonly string[]): GroupResult {
   const started = performance.now();
-  const command = [
+  const { sanitizer } = values;
+  const [program, ...args] = [
+    ...before,
     process.execPath,
     import.meta.filename,
     "--group",
@@ -120,7 +123,6 @@ function runApart(name: string, sanitizer: Sanitizer | undefined): GroupResult {
     ...(values.emulate ? ["--emulate"] : []),
     ...(sanitizer === undefined ? [] : ["--sanitizer", sanitizer]),
   ];
-  const [program, ...args] = sanitizer === undefined ? command : sanitized(sanitizer, command);
   const child = spawnSync(program, args, {
     encoding: "utf8",
     timeout: values.emulate || sanitizer !== undefined ? SLOW_GROUP_TIMEOUT_MS : GROUP_TIMEOUT_MS,
@@ -197,13 +199,13 @@ async function main(): Promise<void> {
     console.log(RESULT_MARK + JSON.stringify(await runHere(check)));
     return;
   }
-  const sanitizer = values.sanitizer === undefined ? undefined : sanitizerOf(values.sanitizer);
+  const before = values.sanitizer === undefined ? [] : sanitizerCommand(values.sanitizer);
   await describeDevice();
   const chosen = checks.filter(({ name }) => name.includes(values.only ?? ""));
   if (chosen.length === 0) throw new Error(`--only "${values.only}" matches no group`);
   const results: GroupResult[] = [];
   for (const { name } of chosen) {
-    results.push(runApart(name, sanitizer));
+    results.push(runApart(name, before));
     report(results[results.length - 1]);
   }
   const rows = results.flatMap((result) => result.rows);
