@@ -37,11 +37,20 @@ struct FinishedPairs {
   }
 };
 
+constexpr int kMostUsedExperts = 32;
+
+/// The experts of this layer, in shared memory.
+struct ChosenExperts {
+  int32_t ids[kMostUsedExperts];
+  float weights[kMostUsedExperts];
+};
+
 /// The parts of a block that all steps use.
 struct ChainBlock {
   Ring& ring;
   GridBarrier& barrier;
   FinishedPairs& finished;
+  ChosenExperts& chosen;
   StreamRoom room;
 
   /// Waits for the step before; where this step's input is joined first, for that too.

@@ -38,9 +38,15 @@ struct DecodeChain {
 
 static_assert(sizeof(DecodeChain) % 16 == 0);
 
-/// 256 threads, blocks that are all resident at once; the shared memory of the step that needs most.
-extern "C" __global__ void __launch_bounds__(kStreamThreads, kStreamBlocks)
-    decode_chain(const __grid_constant__ DecodeChain given) {
+/// What types a kernel is compiled for, see StreamType: of attention and the shared expert; of the router and the compressors (beside
+/// those); of the experts' gate and up; of their down.
+template <int Dense, int Half, int Shared, int Up, int Down>
+struct ChainTypes {
+  static constexpr int kDense = Dense, kHalf = Half, kShared = Shared, kUp = Up, kDown = Down;
+};
+
+template <class Types>
+__device__ __forceinline__ void runChain(const DecodeChain& given) {
   letNextStart();
   // Read as parameters, every line of them would be waited for by itself, by all multiprocessors at once: 20 us a layer.
   __shared__ __align__(16) DecodeChain chain;
@@ -51,6 +57,7 @@ extern "C" __global__ void __launch_bounds__(kStreamThreads, kStreamBlocks)
   }
   __shared__ RingRoom room;
   __shared__ FinishedPairs finished;
+  __shared__ ChosenExperts chosen;
   Ring ring(room);
   if (threadIdx.x == 0) finished.count = 0;
   __syncthreads();
@@ -59,15 +66,25 @@ extern "C" __global__ void __launch_bounds__(kStreamThreads, kStreamBlocks)
   for (int i = 0; i < chain.count; i++) {
     const ChainStep& step = chain.steps[i];
     if (i > 0) barrier.arrive();
-    ChainBlock own{ring, barrier, finished, step.room};
+    ChainBlock own{ring, barrier, finished, chosen, step.room};
     ring.lay(own.room.ring(), own.room.stageBytes, own.room.stages);
     switch (step.kind) {
-      case kChainProducts: streamProducts(chain.products[step.item], own, step.cut); break;
-      case kChainRoute: routeToken(chain.route, own, step.cut); break;
-      case kChainUp: expertsUp(chain.up, own, step.cut); break;
-      default: expertsDown(chain.down, own, step.cut); break;
+      case kChainProducts: streamProducts<Types>(chain.products[step.item], own, step.cut); break;
+      case kChainRoute: routeToken<Types::kHalf, Types::kShared>(chain.route, own, step.cut); break;
+      case kChainUp: expertsUp<Types::kUp>(chain.up, chain.route, own, step.cut); break;
+      default: expertsDown<Types::kDown, Types::kShared>(chain.down, own, step.cut); break;
     }
   }
 }
+
+/// 256 threads, blocks that are all resident at once; the shared memory of the step that needs most. Names end in the types of the
+/// experts' gate and up, and of their down: those kernels are for Q8_0 with F16 router, compressors and indexer, as files are published.
+#define DS4_DECODE_CHAIN(name, ...)                                                                                       \
+  extern "C" __global__ void __launch_bounds__(kStreamThreads, kStreamBlocks) name(const __grid_constant__ DecodeChain given) { \
+    runChain<ChainTypes<__VA_ARGS__>>(given);                                                                               \
+  }
+DS4_DECODE_CHAIN(decode_chain, kAnyType, kAnyType, kAnyInt, kAnyInt, kAnyInt)
+DS4_DECODE_CHAIN(decode_chain_iq2xxs_q2k, kQ80, kF16, kQ80, kIq2Xxs, kQ2K)
+DS4_DECODE_CHAIN(decode_chain_q4k_q4k, kQ80, kF16, kQ80, kQ4K, kQ4K)
 
 }  // namespace ds4::cuda

@@ -15,6 +15,12 @@ namespace ds4::cuda {
 
 constexpr int kMostStreamProducts = 8;
 
+/// A type as a value.
+template <int Type>
+struct KnownType {
+  static constexpr int kType = Type;
+};
+
 /// out [matrix.rows] = x [cols] times the matrix, times outWeight [rows] where it is given. 2^splitShift tasks share the columns
 /// of a pair of panels.
 struct StreamProduct {
@@ -41,7 +47,7 @@ struct StreamProducts {
   int count, padding;
 };
 
-__device__ __forceinline__ void finishProduct(const StreamProduct& product, int pair, float sum) {
+static __device__ __noinline__ void finishProduct(const StreamProduct& product, int pair, float sum) {
   const int lane = static_cast<int>(threadIdx.x) % 32, row = 32 * pair + lane;
   const bool inside = row < product.matrix.rows;
   if (product.outSquares != nullptr) {
@@ -54,7 +60,9 @@ __device__ __forceinline__ void finishProduct(const StreamProduct& product, int 
   storeQuantized(inside ? sum : 0.0f, {product.outQuantized, product.outStride}, product.outFirst + 32 * pair);
 }
 
-/// The first `blocks` blocks take `perBlock` tasks each of all products in turn. The staged row is in the form that needs most.
+/// The first `blocks` blocks take `perBlock` tasks each of all products in turn. The staged row is in the form that needs most. Types:
+/// ChainTypes.
+template <class Types>
 __device__ __forceinline__ void streamProducts(const StreamProducts& p, ChainBlock& own, int perBlock) {
   const StreamRoom& shared = own.room;
   const int begin = perBlock * static_cast<int>(blockIdx.x), end = begin + perBlock;
@@ -79,23 +87,29 @@ __device__ __forceinline__ void streamProducts(const StreamProducts& p, ChainBlo
     const int first = max(begin - before, 0), last = min(end - before, all);
     before += all;
     if (first >= last) continue;
-    const StagedRows rows = stagedRows(shared.rows(), 1, matrix.cols, usesInt8(matrix.type));
-    const auto stage = [&] {
-      ready();
-      if (!usesInt8(matrix.type)) stageRow(product.x, matrix.cols, rows, false, true);
-      else if (product.quantized == nullptr) stageRow(product.x, matrix.cols, rows, true, false);
-      else stageBytes(product.quantized, rows.quants, quantizedBytes(rows.stride));
-      __syncthreads();
-    };
     const auto finish = [&](int task, float sum) {
       const int pair = task >> shift;
-      if (!addShare(product.firstShare + (pair << shift), task - (pair << shift), 1 << shift, sum)) return;
-      if (p.tail.streams != nullptr) own.finished.add(pair, sum);
-      else finishProduct(product, pair, sum);
+      const WholeSum whole = addShare(product.firstShare + (pair << shift), task - (pair << shift), 1 << shift, sum);
+      if (!whole.is) return;
+      if (p.tail.streams != nullptr) own.finished.add(pair, whole.sum);
+      else finishProduct(product, pair, whole.sum);
     };
-    const PairSource<false> source(matrix, rows, factor, shift);
     if (p.tail.streams != nullptr) prefetchColumns(p.tail, first >> shift);
-    streamTasks(source, own.ring, first, last, 1, shared.sums(), stage, finish);
+    const auto multiply = [&](auto known) {
+      const StreamType<decltype(known)::kType> type(matrix.type);
+      const StagedRows rows = stagedRows(shared.rows(), 1, matrix.cols, usesInt8(type));
+      const auto stage = [&] {
+        ready();
+        if (!usesInt8(type)) stageRow(product.x, matrix.cols, rows, false, true);
+        else if (product.quantized == nullptr) stageRow(product.x, matrix.cols, rows, true, false);
+        else stageBytes(product.quantized, rows.quants, quantizedBytes(rows.stride));
+        __syncthreads();
+      };
+      const PairSource<decltype(known)::kType> source(matrix, rows, factor, shift);
+      streamTasks(source, own.ring, first, last, 1, shared.sums(), stage, finish);
+    };
+    if (Types::kDense != kAnyType && matrix.type == Types::kHalf) multiply(KnownType<Types::kHalf>{});
+    else multiply(KnownType<Types::kDense>{});
   }
   if (p.tail.streams != nullptr) own.finished.finish(p.tail);
   ready();

@@ -11,10 +11,12 @@ constexpr int kMostGatedPairs = 4096;
 __device__ unsigned int gatedArrivals[kMostGatedPairs];
 
 /// Gate and up of experts: a task is a panel of both, or a part of its columns. experts: by slot; null: slice 0.
-struct GatedSource : PanelStages {
+template <int Known>
+struct GatedSource : PanelUnits {
   const uint8_t *gate, *up;
   int64_t sliceBytes;
-  int panelBytes, count, cols, type;  // count: panels of a slice
+  int panelBytes, count, cols;  // count: panels of a slice
+  StreamType<Known> type;
   const int* experts;  // in shared memory
   StagedRows rows;
   int shift;
@@ -25,29 +27,28 @@ struct GatedSource : PanelStages {
         count(gateMatrix.rows / 16), cols(gateMatrix.cols), type(gateMatrix.type), experts(chosen), rows(staged),
         shift(splitShift) {}
 
-  // Where a panel begins in both matrices; `whole` becomes its number in its slice.
-  __device__ __forceinline__ int64_t panelAt(int& whole) const {
-    int slot = 0;
+  // Where a task's panel begins in both matrices.
+  __device__ __forceinline__ int64_t panelAt(int task) const {
+    int panel = task >> shift, slot = 0;
+    if (experts == nullptr) return static_cast<int64_t>(panel) * panelBytes;
 #pragma unroll 1
-    for (; whole >= count; whole -= count) slot++;
-    const int slice = experts != nullptr ? experts[slot] : 0;
-    return slice * sliceBytes + static_cast<int64_t>(whole) * panelBytes;
+    for (; panel >= count; panel -= count) slot++;
+    return experts[slot] * sliceBytes + static_cast<int64_t>(panel) * panelBytes;
   }
   __device__ __forceinline__ PanelPlace place(int task) const {
-    return panelPart(cols >> unitShiftOf(type), task & ((1 << shift) - 1), shift);
+    return panelPart(cols >> unitShiftOf(type), task & ((1 << shift) - 1), shift, panelAt(task));
   }
-  __device__ __forceinline__ void panels(int task, const PanelPlace&, const uint8_t*& first, const uint8_t*& second) const {
-    int whole = task >> shift;
-    const int64_t at = panelAt(whole);
+  __device__ __forceinline__ void panels(int, const PanelPlace& place, const uint8_t*& first, const uint8_t*& second) const {
+    const int64_t at = place.at + place.unit * unitBytesOf(type);
     first = gate + at;
     second = up + at;
   }
   __device__ __forceinline__ void input(const PanelPlace& place, int& first, float& times) const {
-    first = ownUnit(place.unit) << unitShiftOf(type);
+    first = place.unit << unitShiftOf(type);
     times = 1.0f;
   }
   __device__ __forceinline__ void add(const uint8_t* block, const Lane& lane, int first, float times, float (&total)[8]) const {
-    addIntUnit(type, block, lane, rows, first, times, total);
+    addUnit<Known>(type, block, lane, rows, first, times, total);
   }
 };
 
@@ -59,7 +60,7 @@ struct GatedOut {
 };
 
 // 16 values of h from the sums of gate (lanes 0 to 15) and up. The warp that has the second half of 32 writes their int8 form.
-__device__ __forceinline__ void finishGated(float sum, float limit, const GatedOut& out, int panel) {
+static __device__ __noinline__ void finishGated(float sum, float limit, const GatedOut& out, int panel) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const float up = __shfl_down_sync(0xffffffffu, sum, 16);
   if (lane < 16) __stcg(out.h + 16 * panel + lane, swiglu(sum, up, limit));

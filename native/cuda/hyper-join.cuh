@@ -163,7 +163,7 @@ __device__ __noinline__ void joinColumns(const HyperJoin& j, JoinRoom& room, int
 }
 
 /// All blocks wait for the streams, the first of them join 256 columns each, all wait for each other.
-__device__ __forceinline__ void joinStreams(const HyperJoin& j, JoinRoom& room, GridBarrier& barrier) {
+static __device__ __noinline__ void joinStreams(const HyperJoin& j, JoinRoom& room, GridBarrier& barrier) {
   barrier.wait();
   const int first = static_cast<int>(blockIdx.x * kStreamThreads);
   if (first < j.hidden) joinColumns(j, room, first);

@@ -4,32 +4,30 @@
 
 namespace ds4::cuda {
 
-/// Units of a task that are still to come.
+/// Units of a task that are still to come for a warp, and where its panel begins.
 struct PanelPlace {
   int unit, end;
+  int64_t at;
 };
 
 /// Part `split` of 2^shift of `all` units.
-__device__ __forceinline__ PanelPlace panelPart(int all, int split, int shift) {
-  return {all * split >> shift, all * (split + 1) >> shift};
+__device__ __forceinline__ PanelPlace panelPart(int all, int split, int shift, int64_t at) {
+  return {(all * split >> shift) + static_cast<int>(threadIdx.x) / 32, all * (split + 1) >> shift, at};
 }
 
-/// Stages of one panel pair, in turn.
-struct PanelStages {
+/// Every eighth unit of a panel pair, in turn.
+struct PanelUnits {
   using Place = PanelPlace;
-  static __device__ __forceinline__ int units(const Place& place) { return min(place.end - place.unit, kStreamWarps); }
-  static __device__ __forceinline__ int offsetUnits(const Place& place) { return place.unit; }
   static __device__ __forceinline__ void next(Place& place) { place.unit += kStreamWarps; }
   static __device__ __forceinline__ bool ends(const Place& place) { return place.unit >= place.end; }
 };
 
-__device__ __forceinline__ int ownUnit(int first) { return first + (static_cast<int>(threadIdx.x) >> 5); }
-
-/// Row 0 of `rows` times a matrix, times factor (read when it is used: it may be known only after the wait).
-template <bool kIntsOnly>
-struct PairSource : PanelStages {
+/// Row 0 of `rows` times a matrix, times factor (read when it is used: it may be known only after the wait). Known: see StreamType.
+template <int Known>
+struct PairSource : PanelUnits {
   const uint8_t* data;
-  int panelBytes, lastPanel, cols, type;
+  int panelBytes, lastPanel, cols;
+  StreamType<Known> type;
   StagedRows rows;
   const float& factor;
   int shift;
@@ -40,20 +38,19 @@ struct PairSource : PanelStages {
         type(matrix.type), rows(staged), factor(times), shift(splitShift) {}
 
   __device__ __forceinline__ PanelPlace place(int task) const {
-    return panelPart(cols >> unitShiftOf(type), task & ((1 << shift) - 1), shift);
+    const int64_t at = static_cast<int64_t>(2 * (task >> shift)) * panelBytes;
+    return panelPart(cols >> unitShiftOf(type), task & ((1 << shift) - 1), shift, at);
   }
-  __device__ __forceinline__ void panels(int task, const PanelPlace&, const uint8_t*& first, const uint8_t*& second) const {
-    const int panel = 2 * (task >> shift);
-    first = data + static_cast<int64_t>(panel) * panelBytes;
-    second = panel < lastPanel ? first + panelBytes : first;
+  __device__ __forceinline__ void panels(int task, const PanelPlace& place, const uint8_t*& first, const uint8_t*& second) const {
+    first = data + place.at + place.unit * unitBytesOf(type);
+    second = 2 * (task >> shift) < lastPanel ? first + panelBytes : first;
   }
   __device__ __forceinline__ void input(const PanelPlace& place, int& first, float& times) const {
-    first = ownUnit(place.unit) << unitShiftOf(type);
+    first = place.unit << unitShiftOf(type);
     times = factor;
   }
   __device__ __forceinline__ void add(const uint8_t* block, const Lane& lane, int first, float times, float (&total)[8]) const {
-    if (kIntsOnly) addIntUnit(type, block, lane, rows, first, times, total);
-    else addUnit(type, block, lane, rows, first, times, total);
+    addUnit<Known>(type, block, lane, rows, first, times, total);
   }
 };
 

@@ -46,7 +46,7 @@ __device__ __forceinline__ bool chooseBest(const RouterChoice& router, const flo
     const int expert = 32 * i + lane;
     ranks[i] = 0;
     if (expert >= router.experts) continue;
-    const float rank = scores[expert] + loadConstant<float>(router.bias + expert);
+    const float rank = scores[expert] + router.bias[expert];
     ranks[i] = orderOf(rank);
     finite = finite && isfinite(rank);
   }

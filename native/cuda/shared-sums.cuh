@@ -21,13 +21,18 @@ __device__ __forceinline__ bool arrivesLast(unsigned int* arrivals, int parts) {
   return before == static_cast<unsigned int>(parts - 1);
 }
 
-/// Adds the sum of part `part` of `parts` of a group, by one warp; the group's sums lie from `first` on. True where it was the
-/// last: `sum` is the whole then.
-__device__ __forceinline__ bool addShare(int first, int part, int parts, float& sum) {
-  if (parts == 1) return true;
+/// A warp's sum of a group's parts, where it brought the last.
+struct WholeSum {
+  bool is;
+  float sum;
+};
+
+/// Adds the sum of part `part` of `parts` of a group, by one warp; the group's sums lie from `first` on.
+static __device__ __noinline__ WholeSum addShare(int first, int part, int parts, float sum) {
+  if (parts == 1) return {true, sum};
   const int lane = static_cast<int>(threadIdx.x) % 32;
   __stcg(&sharedSums[first + part][lane], sum);
-  if (!arrivesLast(&sharedArrivals[first], parts)) return false;
+  if (!arrivesLast(&sharedArrivals[first], parts)) return {false, 0.0f};
   sum = 0;
   constexpr int kAhead = 4;
 #pragma unroll 1
@@ -38,7 +43,7 @@ __device__ __forceinline__ bool addShare(int first, int part, int parts, float& 
 #pragma unroll
     for (int i = 0; i < kAhead; i++) sum += some[i];
   }
-  return true;
+  return {true, sum};
 }
 
 }  // namespace ds4::cuda

@@ -89,27 +89,32 @@ __device__ __forceinline__ void storeQuantized(float value, const QuantizedRow& 
   if (lane == 0) scales[firstCol / 32] = scale;
 }
 
-/// Copies `bytes` (a multiple of 16) that an earlier kernel wrote to shared memory. A barrier must follow.
-__device__ __forceinline__ void stageBytes(const uint8_t* from, uint8_t* to, int bytes) {
+/// Copies `bytes` (a multiple of 16) that an earlier kernel wrote to shared memory, by threads 0 .. count - 1. A barrier must follow.
+static __device__ __noinline__ void stageBytes(const uint8_t* from, uint8_t* to, int bytes, int thread, int count) {
   constexpr int kAhead = 4;
 #pragma unroll 1
-  for (int first = 16 * static_cast<int>(threadIdx.x); first < bytes; first += kAhead * 16 * kStreamThreads) {
+  for (int first = 16 * thread; first < bytes; first += kAhead * 16 * count) {
     uint4 some[kAhead];
 #pragma unroll
     for (int i = 0; i < kAhead; i++) {
-      const int at = first + i * 16 * kStreamThreads;
+      const int at = first + i * 16 * count;
       some[i] = at < bytes ? __ldcg(reinterpret_cast<const uint4*>(from + at)) : make_uint4(0, 0, 0, 0);
     }
 #pragma unroll
     for (int i = 0; i < kAhead; i++) {
-      const int at = first + i * 16 * kStreamThreads;
+      const int at = first + i * 16 * count;
       if (at < bytes) *reinterpret_cast<uint4*>(to + at) = some[i];
     }
   }
 }
 
+/// The same by the whole block.
+__device__ __forceinline__ void stageBytes(const uint8_t* from, uint8_t* to, int bytes) {
+  stageBytes(from, to, bytes, static_cast<int>(threadIdx.x), kStreamThreads);
+}
+
 /// Fills row 0 of the staged rows from x [cols], in the forms wanted. A barrier must follow.
-__device__ __forceinline__ void stageRow(const float* x, int cols, const StagedRows& rows, bool quants, bool values) {
+static __device__ __noinline__ void stageRow(const float* x, int cols, const StagedRows& rows, bool quants, bool values) {
   constexpr int kAhead = 2;
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   const int pieces = rows.stride / 128;

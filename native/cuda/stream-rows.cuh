@@ -1,14 +1,15 @@
 // Decode of one token: weights streamed once through shared memory.
 //
-// A task is a pair of panels (32 weight rows) or a part of its columns. The eight warps of a block take a unit (a run of columns)
-// each out of every stage of the block's ring (ring.cuh), which is filled far ahead, across tasks, while they multiply. Sums meet
-// in shared memory once per task, and one warp finishes the task while the others go on.
+// A task is a pair of panels (32 weight rows) or a part of its columns. The eight warps of a block take every eighth unit (a run
+// of columns) of it, each out of stages of its own (ring.cuh), which are filled far ahead, across tasks, while it multiplies. Sums
+// meet in shared memory, eight tasks at a time, and a warp each finishes them: a warp alone runs so slowly that the others
+// would wait for it at the next task, and all eight take no longer than one.
 //
 // Before a step waits for the one before it (`begin`), its stages are filling: only inputs need that one. (Asking the second-level
 // cache for what follows as well, for all of it or for what the stages have no room for, made decode 8 to 12 % slower on an H200.)
 //
-// Such kernels run for some microseconds with all their code read anew, and reading it costs more than running it. So there is
-// one loop for all types, what differs is called inside, and nothing is unrolled that need not be.
+// Code counts: what does not stay in the instruction cache from layer to layer is read anew in every step, which costs more than running
+// it. So kernels are compiled for the types of published files (StreamType); the one for all types is three times as large.
 #pragma once
 #include "cuda/float-rows.cuh"
 #include "cuda/overlap.cuh"
@@ -110,44 +111,15 @@ __device__ __forceinline__ void storeSums(int type, const float (&total)[8], con
   }
 }
 
-/// What is filled next, in shared memory: whoever fills moves it on.
-template <class Place>
-struct FillPlace {
-  Place place;
-  int task;
-};
-
-/// Fills a stage with what comes next of tasks below end, by one warp; false where nothing does.
-template <class Source>
-__device__ __forceinline__ bool fillNext(const Source& source, Ring& ring, int stage, int end, int step,
-                                         FillPlace<typename Source::Place>& ahead) {
-  const int task = ahead.task, bytes = unitBytesOf(source.type);
-  if (task >= end) return false;
-  auto place = ahead.place;
-  const uint8_t *first, *second;
-  source.panels(task, place, first, second);
-  const int offset = source.offsetUnits(place) * bytes;
-  ring.fill(stage, first + offset, second + offset, source.units(place) * bytes, kStreamWarps * bytes);
-  source.next(place);
-  const int nextTask = source.ends(place) ? task + step : task;
-  if (nextTask != task) place = source.place(nextTask);
-  __syncwarp();
-  if (threadIdx.x % 32 == 0) ahead = {place, nextTask};
-  __syncwarp();
-  return true;
-}
-
 /// Tasks first, first + step, ... below end. `source` says what a task is:
 ///   type                          of its weights
-///   Place place(task)             its first stage
-///   next(place), ends(place)      the next one; whether there is none
-///   units(place)                  how many units of both panels it holds, 1 to kStreamWarps
-///   panels(task, place, a, b)     where both panels begin, and
-///   offsetUnits(place)            how many units before these
-///   input(place, first, factor)   what the warp's unit is multiplied by: a place in staged rows, and a factor
+///   Place place(task)             the first unit that this warp takes
+///   next(place), ends(place)      its next one; whether there is none
+///   panels(task, place, a, b)     where the unit begins in both panels
+///   input(place, first, factor)   what it is multiplied by: a place in staged rows, and a factor
 ///   add(block, lane, first, factor, total)   multiplies it
 /// begin() runs once the stages have started to fill, before inputs are touched; it ends with a barrier. finish(task, sum) runs
-/// in one warp, lane i with the sum of row i, while the others go on. Returns with nothing outstanding and all warps together.
+/// in one warp, lane i with the sum of row i: eight tasks side by side. Returns with nothing outstanding and all warps together.
 template <class Source, class Begin, class Finish>
 __device__ __forceinline__ void streamTasks(const Source& source, Ring& ring, int first, int end, int step, float* partial,
                                             Begin&& begin, Finish&& finish) {
@@ -155,67 +127,82 @@ __device__ __forceinline__ void streamTasks(const Source& source, Ring& ring, in
     begin();
     return;
   }
-  using Ahead = FillPlace<typename Source::Place>;
-  __shared__ Ahead ahead;
   const Lane lane = ownLane();
   const int bytes = unitBytesOf(source.type);
-  if (threadIdx.x == 0) ahead = {source.place(first), first};
-  __syncwarp();
-  const int own = lane.panel * (kStreamWarps * bytes) + lane.warp * bytes;
-  float total[8] = {};
-  int task = first, count = 0;
-  auto place = source.place(first);
-  // Stages that this warp fills now: first all of them by one warp.
-  int empty = ring.at, empties = lane.warp == 0 ? ring.count : 0;
-  bool begun = false;
+  int aheadTask = first;
+  auto ahead = source.place(first);
+  const auto fillNext = [&](int stage) {
+    // A task may have fewer units than warps.
+    while (source.ends(ahead)) {
+      aheadTask += step;
+      if (aheadTask >= end) return;
+      ahead = source.place(aheadTask);
+    }
+    const uint8_t *firstPanel, *secondPanel;
+    source.panels(aheadTask, ahead, firstPanel, secondPanel);
+    ring.fill(stage, firstPanel, secondPanel, bytes);
+    source.next(ahead);
+  };
+#pragma unroll 1
+  for (int stage = 0; stage < ring.count; stage++) fillNext((ring.at + stage) % ring.count);
+  begin();
+  int task = first;
 #pragma unroll 1
   while (true) {
-    if (begun) {
-      const uint8_t* stage = ring.take();
-      if (lane.warp < source.units(place)) {
+    int count = 0;
+#pragma unroll 1
+    for (; count < kStreamWarps && task < end; count++, task += step) {
+      float total[8] = {};
+      auto place = source.place(task);
+#pragma unroll 1
+      for (; !source.ends(place); source.next(place)) {
         int column;
         float factor;
         source.input(place, column, factor);
-        source.add(stage + own, lane, column, factor, total);
+        source.add(ring.take() + lane.panel * bytes, lane, column, factor, total);
+        fillNext(ring.release());
       }
-      empty = ring.release();
-      empties = empty >= 0 ? 1 : 0;
+      storeSums(source.type, total, lane, partial + (count * kStreamWarps + lane.warp) * 32);
     }
-#pragma unroll 1
-    for (; empties > 0; empties--) {
-      if (!fillNext(source, ring, empty, end, step, ahead)) break;
-      empty = empty + 1 == ring.count ? 0 : empty + 1;
-    }
-    if (!begun) {
-      begin();
-      begun = true;
-      continue;
-    }
-    source.next(place);
-    if (!source.ends(place)) continue;
-    // Sums of a task go to one of eight places; the warp whose turn it is waits for the others there and finishes the task.
-    // By the time a place is used again every warp has had such a turn after the one that emptied it.
-    const int turn = count++ % kStreamWarps;
-    float* sums = partial + turn * (kStreamWarps * 32);
-    storeSums(source.type, total, lane, sums + lane.warp * 32);
-#pragma unroll
-    for (int i = 0; i < 8; i++) total[i] = 0;
-    __syncwarp();
-    if (turn == lane.warp) {
-      waitAt(1 + turn, kStreamThreads);
+    __syncthreads();
+    if (lane.warp < count) {
+      const float* sums = partial + lane.warp * (kStreamWarps * 32) + lane.lane;
       float sum = 0;
 #pragma unroll
-      for (int warp = 0; warp < kStreamWarps; warp++) sum += sums[warp * 32 + lane.lane];
-      finish(task, sum);
-      __syncwarp();
-    } else {
-      arriveAt(1 + turn, kStreamThreads);
+      for (int warp = 0; warp < kStreamWarps; warp++) sum += sums[warp * 32];
+      finish(task - (count - lane.warp) * step, sum);
     }
-    task += step;
-    if (task >= end) break;
-    place = source.place(task);
+    __syncthreads();
+    if (task >= end) return;
   }
-  __syncthreads();
+}
+
+/// Known only when the kernel runs: any of the types, any of the int8 types.
+constexpr int kAnyType = -1, kAnyInt = -2;
+
+/// The type of a matrix, where the kernel is compiled for one.
+template <int Known>
+struct StreamType {
+  __device__ __forceinline__ explicit StreamType(int) {}
+  __device__ __forceinline__ constexpr operator int() const { return Known; }
+};
+struct AnyStreamType {
+  int type;
+  __device__ __forceinline__ explicit AnyStreamType(int value) : type(value) {}
+  __device__ __forceinline__ operator int() const { return type; }
+};
+template <>
+struct StreamType<kAnyType> : AnyStreamType {
+  using AnyStreamType::AnyStreamType;
+};
+template <>
+struct StreamType<kAnyInt> : AnyStreamType {
+  using AnyStreamType::AnyStreamType;
+};
+
+/// Whether weights of a known type may need the tables of IQ2_XXS.
+constexpr __device__ __forceinline__ bool mayNeedTables(int known) {
+  return known == kIq2Xxs || known == kAnyInt || known == kAnyType;
 }
 
 /// Multiplies a unit of one of the int8 types: 128 or 256 columns.
@@ -236,13 +223,26 @@ __device__ __forceinline__ void addIntUnit(int type, const uint8_t* block, const
 }
 
 /// The same for all types; others take the kernels of multiply-rows.cu.
+template <int Known>
 __device__ __forceinline__ void addUnit(int type, const uint8_t* block, const Lane& lane, const StagedRows& x, int first,
                                         float factor, float (&total)[8]) {
-  switch (type) {
-    case kF32: addFloats<kF32>(block, lane, x, first, factor, total); break;
-    case kF16: addFloats<kF16>(block, lane, x, first, factor, total); break;
-    case kBf16: addFloats<kBf16>(block, lane, x, first, factor, total); break;
-    default: addIntUnit(type, block, lane, x, first, factor, total); break;
+  if constexpr (Known == kAnyInt) {
+    addIntUnit(type, block, lane, x, first, factor, total);
+  } else if constexpr (Known == kAnyType) {
+    switch (type) {
+      case kF32: addFloats<kF32>(block, lane, x, first, factor, total); break;
+      case kF16: addFloats<kF16>(block, lane, x, first, factor, total); break;
+      case kBf16: addFloats<kBf16>(block, lane, x, first, factor, total); break;
+      default: addIntUnit(type, block, lane, x, first, factor, total); break;
+    }
+  } else if constexpr (!usesInt8(Known)) {
+    addFloats<Known>(block, lane, x, first, factor, total);
+  } else {
+    // A unit's halves one after another: side by side their operands would not fit in the registers.
+#pragma unroll 1
+    for (int half = 0; half < (Known == kQ80 ? 1 : 2); half++) {
+      addInts<Known>(block, half, lane, x, first + 128 * half, factor, total);
+    }
   }
 }
 

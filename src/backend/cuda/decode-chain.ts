@@ -1,6 +1,7 @@
 // A chain of steps that decode one token, in one launch (native/cuda/decode-chain.cu): how each step's work is cut, and where its
 // shared memory goes.
 import { assert } from "../../core/errors.ts";
+import { CHAIN_KERNELS, chainKernel } from "./chain-kernels.ts";
 import type { CudaContext } from "./context.ts";
 import { canStream } from "./decode-fit.ts";
 import {
@@ -38,8 +39,6 @@ export type StreamProduct = Pick<StreamProductArg, "matrix"> &
 /** What else a step of products does. */
 export type StreamOptions = Partial<Omit<StreamProductsArg, "items">>;
 
-const KERNEL = "decode_chain";
-
 const NOTHING = {
   x: null,
   quantized: null,
@@ -65,7 +64,10 @@ export function openChain(
   workInput: DeviceBuffer,
 ): ChainShape | null {
   const most = chainShape(device);
-  const resident = module.residentBlocks(KERNEL, STREAM_THREADS, most.sharedBytes);
+  const residents = CHAIN_KERNELS.map((name) =>
+    module.residentBlocks(name, STREAM_THREADS, most.sharedBytes),
+  );
+  const resident = Math.min(...residents);
   const shape = { ...most, blocksPerMultiprocessor: Math.min(most.blocksPerMultiprocessor, resident) };
   return resident > 0 && canStream(model, workInput, shape) ? shape : null;
 }
@@ -116,10 +118,10 @@ export class DecodeChain {
       units: pairWork(sharedGate).units,
       bytes: sharedGate.sliceBytes + sharedUp.sliceBytes,
     };
-    // The last two blocks have the choice and the join's balance to themselves.
+    // The last block has the join's balance to itself.
     const routerCut = cutWorks([pairWork(router)], Math.max(1, this.#blocks >> 2));
-    const gatedCut = cutWorks([gated], Math.max(1, this.#blocks - 2 - routerCut.blocks));
-    const rowBytes = 4 * route.experts + Math.max(stagedBytes(router), stagedBytes(sharedGate));
+    const gatedCut = cutWorks([gated], Math.max(1, this.#blocks - 1 - routerCut.blocks));
+    const rowBytes = Math.max(stagedBytes(router), stagedBytes(sharedGate));
     this.#add("route", routerCut.blocks, streamRoom(this.#shape, [router, sharedGate], rowBytes));
     const [routerShift, sharedShift] = [routerCut.shifts[0], gatedCut.shifts[0]];
     this.#chain.route = { ...route, routerShift, sharedShift };
@@ -150,7 +152,7 @@ export class DecodeChain {
     const { module, stream } = this.#ctx;
     const grid = [this.#blocks, 1, 1] as const;
     const args = [decodeChainStruct(chain)];
-    module.launch(stream, KERNEL, grid, [STREAM_THREADS, 1, 1], sharedBytes, args, true);
+    module.launch(stream, chainKernel(chain), grid, [STREAM_THREADS, 1, 1], sharedBytes, args, true);
   }
 
   get #blocks(): number {

@@ -56,13 +56,13 @@ export function canStream(model: CudaModelWeights, workInput: DeviceBuffer, chai
     spec.expertCount <= MOST_EXPERTS &&
     spec.expertUsedCount <= MOST_USED_EXPERTS &&
     gatedPairs <= MOST_GATED_PAIRS &&
-    // Blocks of their own for the router, the shared expert, the choice and the join's balance.
-    blocksOf(chain) >= 4 &&
+    // Blocks of their own for the router, the shared expert and the join's balance.
+    blocksOf(chain) >= 3 &&
     spec.hiddenSize <= STREAM_THREADS * chain.multiprocessors &&
     quantizedRowBytes(spec) <= workInput.bytes;
   if (!shapes || !canRead(head.matrix) || !isFn(outputHc.fn)) return false;
-  const fits = (matrices: DeviceMatrix[], rows = 1, beside = 0) => {
-    const rowBytes = beside + Math.max(...matrices.map((matrix) => stagedBytes(matrix, rows)));
+  const fits = (matrices: DeviceMatrix[], rows = 1) => {
+    const rowBytes = Math.max(...matrices.map((matrix) => stagedBytes(matrix, rows)));
     return streamRoom(chain, matrices, rowBytes).stages > 0;
   };
   if (!fits([head.matrix])) return false;
@@ -84,7 +84,7 @@ export function canStream(model: CudaModelWeights, workInput: DeviceBuffer, chai
       layer.gateExps.matrix.type === layer.upExps.matrix.type &&
       finishesInTime(chain, layer, spec.expertUsedCount) &&
       fits(dense.map(({ matrix }) => matrix)) &&
-      fits([layer.router.matrix, layer.gateShared.matrix], 1, 4 * spec.expertCount) &&
+      fits([layer.router.matrix, layer.gateShared.matrix],) &&
       fits([layer.gateExps.matrix]) &&
       fits([layer.downExps.matrix, layer.downShared.matrix], spec.expertUsedCount)
     );

@@ -182,12 +182,12 @@ function experts(pass: CudaPass, chain: DecodeChain, layer: CudaLayerWeights, ne
   });
   const gate = layer.gateExps.matrix;
   chain.up({
-    ...{ gate, up: layer.upExps.matrix, x, quantized, ids, h, hQuantized: rows.h },
+    ...{ gate, up: layer.upExps.matrix, quantized, h, hQuantized: rows.h },
     ...{ limit: layer.spec.swigluClampExperts, used },
   });
   chain.down({
     ...{ down: layer.downExps.matrix, sharedDown: layer.downShared.matrix },
     tail: tailOf(pass, nextFn),
-    ...{ h: rows.h, sharedH: rows.sharedH, ids, weights, used },
+    ...{ h: rows.h, sharedH: rows.sharedH, used },
   });
 }

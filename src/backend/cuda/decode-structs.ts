@@ -98,9 +98,7 @@ export interface DecodeRouteArg {
 export interface DecodeUpArg {
   gate: DeviceMatrix;
   up: DeviceMatrix;
-  x: Addressed;
   quantized: Addressed;
-  ids: Addressed;
   h: Addressed;
   hQuantized: Addressed;
   limit: number;
@@ -114,8 +112,6 @@ export interface DecodeDownArg {
   tail: HyperTailArg;
   h: Addressed;
   sharedH: Addressed;
-  ids: Addressed;
-  weights: Addressed;
   used: number;
   /** Tasks per pair of panels are 2^shift. */
   shift: number;
@@ -208,8 +204,8 @@ const CHAIN_KINDS = ["products", "route", "up", "down"];
 const STEP_BYTES = 24;
 const PRODUCTS_BYTES = PRODUCT_BYTES * MOST_STREAM_PRODUCTS + TAIL_BYTES + JOIN_BYTES + 24;
 const ROUTE_BYTES = 320;
-const UP_BYTES = 112;
-const DOWN_BYTES = 184;
+const UP_BYTES = 96;
+const DOWN_BYTES = 168;
 const CHAIN_BYTES =
   STEP_BYTES * MOST_CHAIN_STEPS +
   PRODUCTS_BYTES * MOST_CHAIN_PRODUCTS +
@@ -280,14 +276,14 @@ function addRoute(bytes: StructBytes, r: DecodeRouteArg): void {
 
 /** struct DecodeUp. */
 function addUp(bytes: StructBytes, u: DecodeUpArg): void {
-  bytes.matrix(u.gate).matrix(u.up).address(u.x).address(u.quantized);
-  bytes.address(u.ids).address(u.h).address(u.hQuantized).f32(u.limit).i32(u.used);
+  bytes.matrix(u.gate).matrix(u.up).address(u.quantized);
+  bytes.address(u.h).address(u.hQuantized).f32(u.limit).i32(u.used);
 }
 
 /** struct DecodeDown. */
 function addDown(bytes: StructBytes, d: DecodeDownArg): void {
   tail(bytes.matrix(d.down).matrix(d.sharedDown), d.tail);
-  bytes.address(d.h).address(d.sharedH).address(d.ids).address(d.weights);
+  bytes.address(d.h).address(d.sharedH);
   bytes.i32(d.used).i32(d.shift).i32(d.sharedShift).i32(0);
 }
 
