@@ -79,12 +79,17 @@ __device__ __forceinline__ void runChain(const DecodeChain& given) {
 
 /// 256 threads, blocks that are all resident at once; the shared memory of the step that needs most. Names end in the types of the
 /// experts' gate and up, and of their down: those kernels are for Q8_0 with F16 router, compressors and indexer, as files are published.
-#define DS4_DECODE_CHAIN(name, ...)                                                                                       \
-  extern "C" __global__ void __launch_bounds__(kStreamThreads, kStreamBlocks) name(const __grid_constant__ DecodeChain given) { \
-    runChain<ChainTypes<__VA_ARGS__>>(given);                                                                               \
-  }
-DS4_DECODE_CHAIN(decode_chain, kAnyType, kAnyType, kAnyInt, kAnyInt, kAnyInt)
-DS4_DECODE_CHAIN(decode_chain_iq2xxs_q2k, kQ80, kF16, kQ80, kIq2Xxs, kQ2K)
-DS4_DECODE_CHAIN(decode_chain_q4k_q4k, kQ80, kF16, kQ80, kQ4K, kQ4K)
+extern "C" __global__ void __launch_bounds__(kStreamThreads, kStreamBlocks)
+    decode_chain(const __grid_constant__ DecodeChain given) {
+  runChain<ChainTypes<kAnyType, kAnyType, kAnyInt, kAnyInt, kAnyInt>>(given);
+}
+extern "C" __global__ void __launch_bounds__(kStreamThreads, kStreamBlocks)
+    decode_chain_iq2xxs_q2k(const __grid_constant__ DecodeChain given) {
+  runChain<ChainTypes<kQ80, kF16, kQ80, kIq2Xxs, kQ2K>>(given);
+}
+extern "C" __global__ void __launch_bounds__(kStreamThreads, kStreamBlocks)
+    decode_chain_q4k_q4k(const __grid_constant__ DecodeChain given) {
+  runChain<ChainTypes<kQ80, kF16, kQ80, kQ4K, kQ4K>>(given);
+}
 
 }  // namespace ds4::cuda
