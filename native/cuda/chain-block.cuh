@@ -56,7 +56,7 @@ struct ChainBlock {
   /// Waits for the step before; where this step's input is joined first, for that too.
   __device__ __forceinline__ void ready(const HyperJoin& join) const {
     if (join.streams == nullptr) barrier.wait();
-    else joinStreams(join, joinRoom(), barrier);
+    else barrier = joinStreams(join, joinRoom(), barrier);
   }
   /// What the last block does beside: what is needed when the output of what reads the joined input is written.
   __device__ __forceinline__ void balance(const HyperJoin& join) const {

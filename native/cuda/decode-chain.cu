@@ -51,9 +51,17 @@ __device__ __forceinline__ void runChain(const DecodeChain& given) {
   // Read as parameters, every line of them would be waited for by itself, by all multiprocessors at once: 20 us a layer.
   __shared__ __align__(16) DecodeChain chain;
   const uint4* from = opaque(reinterpret_cast<const uint4*>(&given));
-#pragma unroll 1
-  for (int i = static_cast<int>(threadIdx.x); i < static_cast<int>(sizeof(DecodeChain) / 16); i += kStreamThreads) {
-    reinterpret_cast<uint4*>(&chain)[i] = from[i];
+  constexpr int kPieces = static_cast<int>(sizeof(DecodeChain) / 16), kPasses = (kPieces + kStreamThreads - 1) / kStreamThreads;
+  uint4 pieces[kPasses];
+#pragma unroll
+  for (int i = 0; i < kPasses; i++) {
+    const int at = i * kStreamThreads + static_cast<int>(threadIdx.x);
+    pieces[i] = from[min(at, kPieces - 1)];
+  }
+#pragma unroll
+  for (int i = 0; i < kPasses; i++) {
+    const int at = i * kStreamThreads + static_cast<int>(threadIdx.x);
+    if (at < kPieces) reinterpret_cast<uint4*>(&chain)[at] = pieces[i];
   }
   __shared__ RingRoom room;
   __shared__ FinishedPairs finished;

@@ -37,7 +37,7 @@ __device__ __forceinline__ void expertsUp(const DecodeUp& u, const DecodeRoute& 
   const GatedSource<Known> source(u.gate, u.up, own.chosen.ids, rows, 0);
   const auto finish = [&](int task, float sum) {
     const int all = u.used * u.gate.rows;
-    finishGated(sum, u.limit, {u.h, {u.hQuantized, all}, all}, task);
+    finishGated(sum, u.limit, u.h, u.hQuantized, all, task);
   };
   streamTasks(source, own.ring, first, end, 1, shared.sums(), [] {}, finish);
 }

@@ -100,8 +100,8 @@ __device__ __forceinline__ void streamProducts(const StreamProducts& p, ChainBlo
       const StagedRows rows = stagedRows(shared.rows(), 1, matrix.cols, usesInt8(type));
       const auto stage = [&] {
         ready();
-        if (!usesInt8(type)) stageRow(product.x, matrix.cols, rows, false, true);
-        else if (product.quantized == nullptr) stageRow(product.x, matrix.cols, rows, true, false);
+        if (!usesInt8(type)) stageRow(product.x, matrix.cols, shared.rows(), false);
+        else if (product.quantized == nullptr) stageRow(product.x, matrix.cols, shared.rows(), true);
         else stageBytes(product.quantized, rows.quants, quantizedBytes(rows.stride));
         __syncthreads();
       };

@@ -72,7 +72,7 @@ __device__ __forceinline__ void routeToken(const DecodeRoute& r, ChainBlock& own
     const auto stage = [&] {
       own.ready(r.join);
       if (ints) stageBytes(r.quantized, rows.quants, quantizedBytes(rows.stride));
-      else stageRow(r.x, cols, rows, false, true);
+      else stageRow(r.x, cols, room, false);
       __syncthreads();
     };
     const auto finish = [&](int task, float sum) {
@@ -96,7 +96,7 @@ __device__ __forceinline__ void routeToken(const DecodeRoute& r, ChainBlock& own
   const auto finish = [&](int task, float sum) {
     const int shift = r.sharedShift, panel = task >> shift, width = r.sharedGate.rows;
     const WholeSum whole = addShare(routerTasks + (panel << shift), task - (panel << shift), 1 << shift, sum);
-    if (whole.is) finishGated(whole.sum, r.sharedLimit, {r.sharedH, {r.sharedQuantized, width}, width}, panel);
+    if (whole.is) finishGated(whole.sum, r.sharedLimit, r.sharedH, r.sharedQuantized, width, panel);
   };
   streamTasks(gated, own.ring, first, tasks, gatedBlocks, shared.sums(), stage, finish);
   own.balance(r.join);

@@ -52,23 +52,16 @@ struct GatedSource : PanelUnits {
   }
 };
 
-/// Where h goes: float32 and int8 form, `rows` values.
-struct GatedOut {
-  float* h;
-  QuantizedRow quantized;
-  int rows;
-};
-
-// 16 values of h from the sums of gate (lanes 0 to 15) and up. The warp that has the second half of 32 writes their int8 form.
-static __device__ __noinline__ void finishGated(float sum, float limit, const GatedOut& out, int panel) {
+/// 16 values of h [rows] from the sums of gate (lanes 0 to 15) and up; the warp that has the second half of 32 writes their int8 form to
+/// `quantized`. rows: a multiple of 128.
+static __device__ __noinline__ void finishGated(float sum, float limit, float* h, uint8_t* quantized, int rows, int panel) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const float up = __shfl_down_sync(0xffffffffu, sum, 16);
-  if (lane < 16) __stcg(out.h + 16 * panel + lane, swiglu(sum, up, limit));
+  if (lane < 16) __stcg(h + 16 * panel + lane, swiglu(sum, up, limit));
   const int first = panel / 2 * 32;
-  if (first + 16 < out.rows && !arrivesLast(&gatedArrivals[panel / 2], 2)) return;
+  if (!arrivesLast(&gatedArrivals[panel / 2], 2)) return;
   __syncwarp();
-  const float value = first + lane < out.rows ? __ldcg(out.h + first + lane) : 0.0f;
-  storeQuantized(value, out.quantized, first);
+  storeQuantized(__ldcg(h + first + lane), {quantized, rows}, first);
 }
 
 }  // namespace ds4::cuda

@@ -131,11 +131,21 @@ __device__ __noinline__ void balanceStreams(const HyperJoin& j, JoinRoom& room) 
   for (int k = 0; k < 16; k++) j.comb[k] = matrix[k / 4][k % 4];
 }
 
+/// What a join reads of the weights, a thread each: there before any kernel.
+struct JoinWeights {
+  float norm, scale, base[4];
+
+  __device__ __forceinline__ JoinWeights(const HyperJoin& j, int col)
+      : norm(col < j.hidden ? loadConstant<float>(j.normWeight + col) : 0.0f), scale(loadConstant<float>(j.scale)) {
+#pragma unroll
+    for (int k = 0; k < 4; k++) base[k] = loadConstant<float>(j.base + k);
+  }
+};
+
 /// x and its int8 form, 256 columns from `first` on, by a block.
-__device__ __noinline__ void joinColumns(const HyperJoin& j, JoinRoom& room, int first) {
+__device__ __forceinline__ void joinColumns(const HyperJoin& j, JoinRoom& room, int first, const JoinWeights& weights) {
   const int col = first + static_cast<int>(threadIdx.x);
   const bool inside = col < j.hidden;
-  const float weight = inside ? loadConstant<float>(j.normWeight + col) : 0.0f;
   float streams[4] = {};
   if (inside) {
 #pragma unroll
@@ -145,30 +155,33 @@ __device__ __noinline__ void joinColumns(const HyperJoin& j, JoinRoom& room, int
   const float* sums = room.sums;
   const float* squares = sums + kSquares;
   const float* crosses = sums + kCrosses;
-  const float factor = streamsFactor(j, room), scale = loadConstant<float>(j.scale);
+  const float factor = streamsFactor(j, room);
   float pre[4], mix = 0, square = 0;
 #pragma unroll
   for (int k = 0; k < 4; k++) {
-    pre[k] = sigmoidOf(sums[k] * factor * scale + loadConstant<float>(j.base + k)) + j.hyperEpsilon;
+    pre[k] = sigmoidOf(sums[k] * factor * weights.scale + weights.base[k]) + j.hyperEpsilon;
     mix += pre[k] * streams[k];
     square += pre[k] * pre[k] * squares[k];
   }
   square += 2.0f * (pre[0] * (pre[1] * crosses[0] + pre[2] * crosses[1] + pre[3] * crosses[2]) +
                     pre[1] * (pre[2] * crosses[3] + pre[3] * crosses[4]) + pre[2] * pre[3] * crosses[5]);
   const float norm = 1.0f / sqrtf(fmaxf(square, 0.0f) / static_cast<float>(j.hidden) + j.normEpsilon);
-  const float value = mix * norm * weight;
+  const float value = mix * norm * weights.norm;
   if (inside) j.x[col] = value;
   const int firstOf32 = col & ~31;
   if (firstOf32 < strideOf(j.hidden)) storeQuantized(value, {j.quantized, strideOf(j.hidden)}, firstOf32);
 }
 
-/// All blocks wait for the streams, the first of them join 256 columns each, all wait for each other.
-static __device__ __noinline__ void joinStreams(const HyperJoin& j, JoinRoom& room, GridBarrier& barrier) {
-  barrier.wait();
+/// All blocks wait for the streams, the first of them join 256 columns each, all wait for each other. The barrier by value, as what is
+/// passed by reference lies in local memory, of which every wait at the barrier empties the cache.
+static __device__ __noinline__ GridBarrier joinStreams(const HyperJoin& j, JoinRoom& room, GridBarrier barrier) {
   const int first = static_cast<int>(blockIdx.x * kStreamThreads);
-  if (first < j.hidden) joinColumns(j, room, first);
+  const JoinWeights weights(j, first + static_cast<int>(threadIdx.x));
+  barrier.wait();
+  if (first < j.hidden) joinColumns(j, room, first, weights);
   barrier.arrive();
   barrier.wait();
+  return barrier;
 }
 
 }  // namespace ds4::cuda

@@ -113,8 +113,9 @@ __device__ __forceinline__ void stageBytes(const uint8_t* from, uint8_t* to, int
   stageBytes(from, to, bytes, static_cast<int>(threadIdx.x), kStreamThreads);
 }
 
-/// Fills row 0 of the staged rows from x [cols], in the forms wanted. A barrier must follow.
-static __device__ __noinline__ void stageRow(const float* x, int cols, const StagedRows& rows, bool quants, bool values) {
+/// Fills staged rows in `room`, one of them, from x [cols]: in int8 form or as float32. A barrier must follow.
+static __device__ __noinline__ void stageRow(const float* x, int cols, uint8_t* room, bool quants) {
+  const StagedRows rows = stagedRows(room, 1, cols, quants);
   constexpr int kAhead = 2;
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   const int pieces = rows.stride / 128;
@@ -131,7 +132,7 @@ static __device__ __noinline__ void stageRow(const float* x, int cols, const Sta
     for (int i = 0; i < kAhead; i++) {
       const int piece = first + i * kStreamWarps, col = piece * 128 + 4 * lane;
       if (piece < pieces && quants) quantizeFour(four[i], rows, col, lane);
-      if (piece < pieces && values) *reinterpret_cast<float4*>(rows.values + col) = four[i];
+      if (piece < pieces && !quants) *reinterpret_cast<float4*>(rows.values + col) = four[i];
     }
   }
 }
