@@ -84,7 +84,7 @@ export function canStream(model: CudaModelWeights, workInput: DeviceBuffer, chai
       layer.gateExps.matrix.type === layer.upExps.matrix.type &&
       finishesInTime(chain, layer, spec.expertUsedCount) &&
       fits(dense.map(({ matrix }) => matrix)) &&
-      fits([layer.router.matrix, layer.gateShared.matrix],) &&
+      fits([layer.router.matrix, layer.gateShared.matrix]) &&
       fits([layer.gateExps.matrix]) &&
       fits([layer.downExps.matrix, layer.downShared.matrix], spec.expertUsedCount)
     );

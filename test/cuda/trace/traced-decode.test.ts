@@ -49,7 +49,7 @@ describe.skipIf(addon === null)(`the traced process ${reason ?? ""}`, () => {
       ["top_logits_merged", 0],
     ]);
     // The last chain: from the last layer's attention to the logits. One kernel takes a microsecond here.
-    expect(last).toMatchObject({ name: "decode_chain", costUs: 1 });
+    expect(last).toMatchObject({ name: "decode_chain_q4k_q4k", costUs: 1 });
     expect(last.tensors).toEqual(expect.arrayContaining(["attn_output_a", "ffn_down_exps", "output"]));
     expect(last.gigabytesPerSecond).toBeCloseTo(last.weightBytes! / 1e3, 6);
     const facts = {
@@ -65,7 +65,7 @@ describe.skipIf(addon === null)(`the traced process ${reason ?? ""}`, () => {
     });
     expect(text).toContain("a step takes 2000 us while kernels are traced, in a run without tracing 1500 us");
     expect(text).toContain("Note: made by hand.");
-    expect(text).toMatch(/^decode_chain +\d.* attn_output_a attn_output_b hc_ffn_fn \+\d+$/m);
+    expect(text).toMatch(/^decode_chain_q4k_q4k +\d.* attn_output_a attn_output_b hc_ffn_fn \+\d+$/m);
     const [columns, ...lines] = traceCsv(sections).trimEnd().split("\n");
     expect(lines).toHaveLength(rows.length);
     expect(new Set(lines.map((line) => line.split(",").length))).toEqual(
