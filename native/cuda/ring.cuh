@@ -16,7 +16,7 @@ struct RingRoom {
 /// The stages of a warp. A stage holds the same run of columns of two panels, one after the other.
 struct Ring {
   RingRoom& room;
-  uint8_t* own;  // this warp's part of all first stages
+  uint8_t* own;  // where this warp's begin
   int stageBytes, count;
   int at;           // the stage that is used next
   uint32_t parity;  // bit i: which completion of stage i is waited for
@@ -26,12 +26,14 @@ struct Ring {
       : room(shared), own(nullptr), stageBytes(0), count(0), at(0), parity(0) {
     if (threadIdx.x < kMostStages * kStreamWarps) openCopyBarrier(&room.full[0][0] + threadIdx.x);
   }
-  /// Gives an empty ring other stages: stageCount * bytes of shared memory, a multiple of 128 each, an eighth for every warp. The
-  /// whole block has come by since anything was written there.
-  __device__ __forceinline__ void lay(uint8_t* memory, int bytes, int stageCount) {
+  /// Gives the empty rings of a block other stages: `all` of them, `bytes` (a multiple of 16) of shared memory each, for all warps
+  /// together; the first warps have one more where they cannot all have as many. The whole block has come by since anything was
+  /// written there.
+  __device__ __forceinline__ void lay(uint8_t* memory, int bytes, int all) {
+    const int warp = static_cast<int>(threadIdx.x) / 32, more = all % kStreamWarps;
     stageBytes = bytes;
-    own = memory + static_cast<int>(threadIdx.x) / 32 * (bytes / kStreamWarps);
-    count = stageCount;
+    count = all / kStreamWarps + (warp < more ? 1 : 0);
+    own = memory + (all / kStreamWarps * warp + min(warp, more)) * bytes;
     at = 0;
     publishToCopies();
   }

@@ -23,8 +23,8 @@ constexpr int kStreamCopies = 32;
 /// Sums of eight tasks by all warps.
 constexpr int kStreamPartialBytes = kStreamWarps * kStreamWarps * 32 * 4;
 
-/// Where the dynamic shared memory of a launch goes: tables of IQ2_XXS (first: their addresses are constants), sums, stages,
-/// rows. Mirrored by decode-plans.ts.
+/// Where the dynamic shared memory of a launch goes: tables of IQ2_XXS (first: their addresses are constants), sums, stages of all
+/// warps, rows. Mirrored by decode-plans.ts.
 struct StreamRoom {
   int tableBytes, stageBytes, stages;
 

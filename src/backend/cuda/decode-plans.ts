@@ -13,8 +13,8 @@ const STREAM_WARPS = 8;
 const STREAM_PARTIAL_BYTES = STREAM_WARPS * STREAM_WARPS * 32 * 4;
 /** IQ2_XXS's tables in shared memory. */
 const LATTICE_BYTES = 32 * 384 * 4;
-/** kMostStages. */
-const MOST_STAGES = 8;
+/** Of all warps: kMostStages each. */
+const MOST_STAGES = 8 * STREAM_WARPS;
 /** Shared memory of a multiprocessor from which two blocks each have enough of it. */
 const TWO_BLOCKS_BYTES = 200 * 1024;
 /** Shared memory of a block that is not dynamic, with what the driver keeps for itself. */
@@ -68,8 +68,9 @@ function unitOf({ type }: DeviceMatrix): Unit {
 /** Where a step's shared memory goes: StreamRoom of native/cuda/stream-rows.cuh. */
 export interface StreamRoom {
   tableBytes: number;
-  /** Of a stage: what all warps take at a time. */
+  /** Of a stage: what a warp takes at a time. */
   stageBytes: number;
+  /** Of all warps, one each at least; 0 where there is no room for them. */
   stages: number;
   /** All of it, the step's rows included. */
   sharedBytes: number;
@@ -98,10 +99,10 @@ export function streamRoom(
   rowBytes: number,
 ): StreamRoom {
   const tables = tableBytes(matrices);
-  const stageBytes = STREAM_WARPS * Math.max(...matrices.map((matrix) => unitOf(matrix).bytes));
+  const stageBytes = Math.max(...matrices.map((matrix) => unitOf(matrix).bytes));
   const fixed = STREAM_PARTIAL_BYTES + tables + alignUp(rowBytes, 16);
   const fitting = Math.floor((most - fixed) / stageBytes);
-  const stages = Math.max(0, Math.min(MOST_STAGES, fitting));
+  const stages = fitting < STREAM_WARPS ? 0 : Math.min(MOST_STAGES, fitting);
   return { tableBytes: tables, stageBytes, stages, sharedBytes: fixed + stages * stageBytes };
 }
 
