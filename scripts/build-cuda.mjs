@@ -1,8 +1,7 @@
-// Compiles native/cuda/*.cu for every supported GPU: npm run build:cuda [-- --arch 90a[,121]] [--racecheck] [--dry-run].
+// Compiles native/cuda/*.cu for every supported GPU: npm run build:cuda [-- --arch 90a[,121]] [--dry-run].
 // The result, build/cuda/ds4.fatbin, is one fatbin per source file, one after another (they say how long they are), so
 // that files compile side by side and their helpers need no global names. build/cuda/resources.txt lists registers,
-// spills and shared memory of every kernel on every architecture. --racecheck: kernels that compute-sanitizer's racecheck can follow,
-// as build/cuda/ds4-racecheck.fatbin beside them.
+// spills and shared memory of every kernel on every architecture.
 import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -23,7 +22,6 @@ const { values } = parseArgs({
   options: {
     arch: { type: "string" },
     "dry-run": { type: "boolean" },
-    racecheck: { type: "boolean" },
     // Says where nvcc is missing instead of failing, for machines without the toolkit.
     optional: { type: "boolean" },
   },
@@ -48,12 +46,11 @@ async function main() {
     : [];
   if (files.length === 0) throw new Error("native/cuda holds no .cu files");
   const code = codeFlags(architectures, values.arch === undefined);
-  const tag = `${values.arch === undefined ? "all" : architectures.join("-")}${values.racecheck ? "-racecheck" : ""}`;
-  const flags = values.racecheck ? [...FLAGS, "-DDS4_RACECHECK"] : FLAGS;
+  const tag = values.arch === undefined ? "all" : architectures.join("-");
   const objects = join(TARGET, "objects", tag);
   const jobs = files.map((name) => {
     const object = join(objects, `${basename(name, ".cu")}.fatbin`);
-    return { name, object, args: ["-fatbin", ...flags, ...code, "-o", object, join(SOURCES, name)] };
+    return { name, object, args: ["-fatbin", ...FLAGS, ...code, "-o", object, join(SOURCES, name)] };
   });
   if (values["dry-run"]) {
     for (const { args } of jobs) console.log(["nvcc", ...args].join(" "));
@@ -95,11 +92,6 @@ async function build(compiler, { name, object, args }, headersMs) {
 function finish(jobs, architectures) {
   const image = Buffer.concat(jobs.map(({ object }) => readFileSync(object)));
   const megabytes = `${(image.length / 2 ** 20).toFixed(1)} MiB`;
-  if (values.racecheck) {
-    writeFileSync(join(TARGET, "ds4-racecheck.fatbin"), image);
-    console.log(`build/cuda/ds4-racecheck.fatbin: ${megabytes}`);
-    return;
-  }
   writeFileSync(join(TARGET, "ds4.fatbin"), image);
   const rows = jobs.flatMap(({ name, object }) => resourceRows(name, readFileSync(`${object}.log`, "utf8")));
   writeFileSync(join(TARGET, "resources.txt"), resourceText(rows));

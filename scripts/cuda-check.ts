@@ -1,7 +1,7 @@
 // Checks the CUDA backend on this machine's GPU: every kernel against the CPU's kernels on random inputs, small models
 // against the reference backend, the nano model against its vectors. `npm run cuda:check [-- --only TEXT --model FILE]`.
 // With --sanitizer memcheck|racecheck every group runs under compute-sanitizer (of the CUDA toolkit), and what that finds counts as a
-// comparison; racecheck needs `npm run build:cuda -- --racecheck` before.
+// comparison.
 // With --emulate (`npm run cuda:emulate`) the kernels run on the processor, as test/cuda/emulation builds them: slowly, so
 // name a group with --only.
 //
@@ -12,11 +12,7 @@ import { readdirSync } from "node:fs";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { DeviceMemory } from "../src/backend/cuda/device-memory.ts";
-import {
-  KERNEL_IMAGE_PATH,
-  RACECHECK_IMAGE_PATH,
-  readKernelImage,
-} from "../src/backend/cuda/kernel-image.ts";
+import { readKernelImage } from "../src/backend/cuda/kernel-image.ts";
 import { loadCudaDriver, openCudaDriver } from "../src/backend/cuda/load-driver.ts";
 import { type DeviceOptions, type OpenDevice, openDevice } from "../src/backend/cuda/open-device.ts";
 import { loadNative } from "../src/backend/native.ts";
@@ -88,8 +84,7 @@ async function deviceOptions(onProgress?: (line: string) => void): Promise<Requi
   const emulation = values.emulate ? await buildCudaEmulation(onProgress) : undefined;
   const load = emulation === undefined ? loadCudaDriver() : openCudaDriver(emulation.libraryPath);
   if (load.driver === null) throw new Error(`no CUDA device: ${load.reason}`);
-  const path = values.sanitizer === "racecheck" ? RACECHECK_IMAGE_PATH : KERNEL_IMAGE_PATH;
-  const kernelImage = emulation?.kernelImage ?? readKernelImage(path);
+  const kernelImage = emulation?.kernelImage ?? readKernelImage();
   return { driver: load.driver, device: Number(values.device), kernelImage };
 }
 

@@ -69,36 +69,11 @@ __device__ __forceinline__ void copyAsync16(void* shared, const void* global) {
 
 __device__ __forceinline__ void closeCopyGroup() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 
-/// Barrier `id` (1 to 15) of `threads` threads: says that this warp has come, without waiting.
-__device__ __forceinline__ void arriveAt(int id, int threads) {
-#ifdef DS4_RACECHECK
-  // Which the checker does not follow: it would report every barrier after it as missing.
-  asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
-#else
-  asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
-#endif
-}
-
-/// The same, and waits until all have come.
-__device__ __forceinline__ void waitAt(int id, int threads) {
-  asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
-}
-
 /// Adds 1 to a counter that starts again at 0 after `last`; the value before. What this warp wrote before is visible to who sees
 /// the sum, and what others wrote before their additions is visible here afterwards.
 __device__ __forceinline__ unsigned int countArrival(unsigned int* counter, unsigned int last) {
   unsigned int before;
   asm volatile("atom.acq_rel.gpu.global.inc.u32 %0, [%1], %2;" : "=r"(before) : "l"(counter), "r"(last) : "memory");
-  return before;
-}
-
-/// The same within a block, of a counter in shared memory.
-__device__ __forceinline__ unsigned int countInBlock(unsigned int* counter, unsigned int last) {
-  unsigned int before;
-  asm volatile("atom.acq_rel.cta.shared.inc.u32 %0, [%1], %2;"
-               : "=r"(before)
-               : "r"(static_cast<uint32_t>(__cvta_generic_to_shared(counter))), "r"(last)
-               : "memory");
   return before;
 }
 

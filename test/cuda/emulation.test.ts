@@ -146,12 +146,6 @@ describe.skipIf(reason !== null)(`kernels on the processor${reason === null ? ""
       expect(floats(out, 2)).toEqual([Number.NaN, 7]);
     });
 
-    it("wait at named barriers for those who only arrive", () => {
-      const out = zeros(1);
-      launch("test_named_barrier", 64, [{ p: out }]);
-      expect(ints(out, 1)).toEqual([132]);
-    });
-
     it("are refused with more shared memory or threads than a device has", () => {
       const out = { p: zeros(64) };
       expect(() => launch("test_unwritten", 2, [out], 1, 300_000)).toThrow(/CUDA_ERROR_INVALID_VALUE/);

@@ -12,9 +12,6 @@ const ROOT = dirname(dirname(dirname(dirname(fileURLToPath(import.meta.url)))));
 /** Where `npm run build:cuda` puts the kernels. */
 export const KERNEL_IMAGE_PATH = join(ROOT, "build", "cuda", "ds4.fatbin");
 
-/** Where `npm run build:cuda -- --racecheck` puts kernels that compute-sanitizer's racecheck can follow. */
-export const RACECHECK_IMAGE_PATH = join(ROOT, "build", "cuda", "ds4-racecheck.fatbin");
-
 /** Reads the kernels. Throws `cuda` when they were not built. */
 export function readKernelImage(path: string = KERNEL_IMAGE_PATH): Uint8Array {
   try {

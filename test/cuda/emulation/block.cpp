@@ -31,7 +31,6 @@ void Block::prepare(Dim at) {
     warp.live = 0;
   }
   all_ = {};
-  for (Meeting& each : named_) each = {};
   ready_.clear();
   now_.clear();
   polling_.clear();
@@ -108,19 +107,17 @@ void Block::endThread() {
 
 void Block::leave() { emulationSwitch(&current->stack, scheduler_); }
 
-void Block::meet(Meeting& meeting, int expected, const char* what, bool waits) {
+void Block::meet(Meeting& meeting, int expected, const char* what) {
   if (meeting.arrived == 0) {
     meeting.what = what;
     meeting.expected = expected;
   } else if (meeting.what != what && strcmp(meeting.what, what) != 0) {
     fail(kLaunchFailed, "threads meet at different instructions: %s and %s", meeting.what, what);
-  } else if (meeting.expected != expected && &meeting >= named_ && &meeting < named_ + kNamedBarriers) {
-    fail(kLaunchFailed, "a barrier of %d threads is one of %d elsewhere", expected, meeting.expected);
   }
   meeting.arrived++;
   if (meeting.arrived == expected) {
     complete(meeting);
-  } else if (waits) {
+  } else {
     meeting.waiting.push_back(current);
     current->waitsFor = what;
     leave();
@@ -137,17 +134,12 @@ void Block::complete(Meeting& meeting) {
 
 void Block::meetAll(const char* what, bool vote) {
   all_.vote |= vote;
-  meet(all_, live_, what, true);
+  meet(all_, live_, what);
 }
 
 void Block::meetWarp(const char* what) {
   Warp& warp = *current->warp;
-  meet(warp.meeting, warp.live, what, true);
-}
-
-void Block::meetAt(int id, int threads, bool waits) {
-  if (id < 1 || id >= kNamedBarriers) fail(kLaunchFailed, "barrier %d: expected 1 to %d", id, kNamedBarriers - 1);
-  meet(named_[id], threads, "a named barrier", waits);
+  meet(warp.meeting, warp.live, what);
 }
 
 void Block::sleep(const char* what) {

@@ -13,7 +13,7 @@
 
 namespace emulation __attribute__((visibility("default"))) {
 
-constexpr int kWarpLanes = 32, kNamedBarriers = 16, kLaneBytes = 64;
+constexpr int kWarpLanes = 32, kLaneBytes = 64;
 
 struct Dim {
   unsigned x = 1, y = 1, z = 1;
@@ -69,8 +69,6 @@ class Block {
   void meetAll(const char* what, bool vote = false);
   bool voteResult() const { return all_.result; }
   void meetWarp(const char* what);
-  /// Named barrier: comes, and waits unless `only` arriving.
-  void meetAt(int id, int threads, bool waits);
   /// Waits until a thread of this block calls `wake`, or for ever.
   void sleep(const char* what);
   void wake();
@@ -87,7 +85,7 @@ class Block {
   void prepare(Dim index);
   void schedule();
   void leave();
-  void meet(Meeting& meeting, int expected, const char* what, bool waits);
+  void meet(Meeting& meeting, int expected, const char* what);
   void complete(Meeting& meeting);
   void endThread();
   std::string describeWaiting() const;
@@ -96,7 +94,6 @@ class Block {
   std::vector<Thread> threads_;
   std::vector<Warp> warps_;
   Meeting all_;
-  Meeting named_[kNamedBarriers];
   std::vector<Thread*> ready_, now_, polling_, sleeping_;
   std::vector<unsigned char> dynamicRoom_;
   unsigned char* dynamic_ = nullptr;

@@ -69,14 +69,3 @@ extern "C" __global__ void test_early_read(float* out, const float* from) {
   ds4::cuda::waitCopyGroups<0>();
   out[1] = place.x;
 }
-
-/// out [1] = the threads of two warps that passed a barrier of 64, of which one only arrives.
-extern "C" __global__ void test_named_barrier(int* out) {
-  if (threadIdx.x >= 32) {
-    atomicAdd(out, 1);
-    ds4::cuda::arriveAt(3, 64);
-    return;
-  }
-  ds4::cuda::waitAt(3, 64);
-  if (threadIdx.x == 0) *out += 100;
-}

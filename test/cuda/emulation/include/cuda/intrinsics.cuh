@@ -44,12 +44,7 @@ inline void waitCopyGroups() {
   emulation::finishGroups(Pending);
 }
 
-inline void arriveAt(int id, int threads) { emulation::block->meetAt(id, threads, false); }
-inline void waitAt(int id, int threads) { emulation::block->meetAt(id, threads, true); }
-
 inline unsigned int countArrival(unsigned int* counter, unsigned int last) { return atomicInc(counter, last); }
-
-inline unsigned int countInBlock(unsigned int* counter, unsigned int last) { return atomicInc(counter, last); }
 
 inline unsigned int addRelease(unsigned int* counter, unsigned int value) {
   const unsigned int before = __atomic_fetch_add(counter, value, __ATOMIC_RELEASE);
