@@ -4,11 +4,10 @@
 // stages already fill with the weights of the step to come, so that the memory goes on while the last blocks end, while all meet
 // and while inputs are staged. Launches of their own would each be read, placed and ended anew, some microseconds a time.
 //
-// Bytes moved: the packed weights once; inputs from the second-level cache, once per block and step. On an H200, with marks of
-// the clock in every step (they cost a tenth), a layer of ds4f-q2 takes, in microseconds after what it waits for is there:
-// grouped output 14 (36 MB), output 20 (36 MB), join and route 20 (20 MB), up 29 (26 MB of IQ2_XXS), down 21 (25 MB), join and inputs
-// 17 to 23 (15 to 28 MB), queries 13 to 23 (36 to 52 MB); all blocks meet within 1 to 2, a join takes 6. Together 205 MB at 1.5 TB/s,
-// 35 % of the copy: latency of what runs once per step, and of IQ2_XXS the instructions.
+// Bytes moved: the packed weights once; inputs from the second-level cache, once per block and step. On an H200 a layer of ds4f-q2 takes
+// about 115 us here (136 less some 20 of attention) for 205 MB, 1.8 TB/s, 42 % of the copy. Of that, blocks wait for each other's last tasks and meet for a third, a join
+// takes 4 us twice, the choice of experts 2, code that the instruction cache had lost a tenth
+// (bench-results/2026-12-02-cuda-h200-types.md).
 #include "cuda/decode-experts.cuh"
 #include "cuda/decode-products.cuh"
 #include "cuda/decode-route.cuh"
