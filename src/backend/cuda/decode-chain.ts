@@ -131,6 +131,7 @@ export class DecodeChain {
   up(up: DecodeUpArg): void {
     const perBlock = Math.ceil((up.used * up.gate.rows) / 16 / this.#blocks);
     this.#add("up", perBlock, streamRoom(this.#shape, [up.gate], stagedBytes(up.gate)));
+    assert(this.#chain.route !== null, "up chooses experts by what its launch routed");
     this.#chain.up = up;
   }
 
@@ -140,6 +141,7 @@ export class DecodeChain {
     const { experts: cut, shared: sharedCut } = cutDown(this.#shape, down, sharedDown, used);
     const rowBytes = Math.max(stagedBytes(down, used), stagedBytes(sharedDown));
     this.#add("down", cut.blocks, streamRoom(this.#shape, [down, sharedDown], rowBytes));
+    assert(this.#chain.up !== null, "down reads the experts that its launch chose");
     this.#chain.down = { ...arg, shift: cut.shifts[0], sharedShift: sharedCut.shifts[0] };
   }
 
