@@ -5,8 +5,8 @@
 // and while inputs are staged. Launches of their own would each be read, placed and ended anew, some microseconds a time.
 //
 // Bytes moved: the packed weights once; inputs from the second-level cache, once per block and step. On an H200 a layer of ds4f-q2 takes
-// about 115 us here (136 less some 20 of attention) for 205 MB, 1.8 TB/s, 42 % of the copy. Of that, blocks wait for each other's last tasks and meet for a third, a join
-// takes 4 us twice, the choice of experts 2, code that the instruction cache had lost a tenth
+// about 115 us here (136 less some 20 of attention) for 205 MB, 1.8 TB/s, 42 % of the copy. Of that, blocks wait for each other's last
+// tasks and meet for a third, a join takes 4 us twice, the choice of experts 2, code that the instruction cache had lost a tenth
 // (bench-results/2026-12-02-cuda-h200-types.md).
 #include "cuda/decode-experts.cuh"
 #include "cuda/decode-products.cuh"

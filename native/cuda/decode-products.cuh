@@ -15,12 +15,6 @@ namespace ds4::cuda {
 
 constexpr int kMostStreamProducts = 8;
 
-/// A type as a value.
-template <int Type>
-struct KnownType {
-  static constexpr int kType = Type;
-};
-
 /// out [matrix.rows] = x [cols] times the matrix, times outWeight [rows] where it is given. 2^splitShift tasks share the columns
 /// of a pair of panels.
 struct StreamProduct {
@@ -95,8 +89,7 @@ __device__ __forceinline__ void streamProducts(const StreamProducts& p, ChainBlo
       else finishProduct(product, pair, whole.sum);
     };
     if (p.tail.streams != nullptr) prefetchColumns(p.tail, first >> shift);
-    const auto multiply = [&](auto known) {
-      const StreamType<decltype(known)::kType> type(matrix.type);
+    const auto multiply = [&](auto type) {
       const StagedRows rows = stagedRows(shared.rows(), 1, matrix.cols, usesInt8(type));
       const auto stage = [&] {
         ready();
@@ -105,11 +98,11 @@ __device__ __forceinline__ void streamProducts(const StreamProducts& p, ChainBlo
         else stageBytes(product.quantized, rows.quants, quantizedBytes(rows.stride));
         __syncthreads();
       };
-      const PairSource<decltype(known)::kType> source(matrix, rows, factor, shift);
+      const PairSource<decltype(type)::kKnown> source(matrix, rows, factor, shift);
       streamTasks(source, own.ring, first, last, 1, shared.sums(), stage, finish);
     };
-    if (Types::kDense != kAnyType && matrix.type == Types::kHalf) multiply(KnownType<Types::kHalf>{});
-    else multiply(KnownType<Types::kDense>{});
+    if (Types::kDense != kAnyType && matrix.type == Types::kHalf) multiply(StreamType<Types::kHalf>(matrix.type));
+    else multiply(StreamType<Types::kDense>(matrix.type));
   }
   if (p.tail.streams != nullptr) own.finished.finish(p.tail);
   ready();

@@ -183,20 +183,23 @@ constexpr int kAnyType = -1, kAnyInt = -2;
 /// The type of a matrix, where the kernel is compiled for one.
 template <int Known>
 struct StreamType {
+  static constexpr int kKnown = Known;
   __device__ __forceinline__ explicit StreamType(int) {}
   __device__ __forceinline__ constexpr operator int() const { return Known; }
 };
+template <int Known>
 struct AnyStreamType {
+  static constexpr int kKnown = Known;
   int type;
   __device__ __forceinline__ explicit AnyStreamType(int value) : type(value) {}
   __device__ __forceinline__ operator int() const { return type; }
 };
 template <>
-struct StreamType<kAnyType> : AnyStreamType {
+struct StreamType<kAnyType> : AnyStreamType<kAnyType> {
   using AnyStreamType::AnyStreamType;
 };
 template <>
-struct StreamType<kAnyInt> : AnyStreamType {
+struct StreamType<kAnyInt> : AnyStreamType<kAnyInt> {
   using AnyStreamType::AnyStreamType;
 };
 

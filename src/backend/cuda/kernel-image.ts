@@ -13,11 +13,11 @@ const ROOT = dirname(dirname(dirname(dirname(fileURLToPath(import.meta.url)))));
 export const KERNEL_IMAGE_PATH = join(ROOT, "build", "cuda", "ds4.fatbin");
 
 /** Reads the kernels. Throws `cuda` when they were not built. */
-export function readKernelImage(path: string = KERNEL_IMAGE_PATH): Uint8Array {
+export function readKernelImage(): Uint8Array {
   try {
-    return readFileSync(path);
+    return readFileSync(KERNEL_IMAGE_PATH);
   } catch (error) {
-    throw new Ds4Error("cuda", `no CUDA kernels at ${path}; build them: npm run build:cuda`, {
+    throw new Ds4Error("cuda", `no CUDA kernels at ${KERNEL_IMAGE_PATH}; build them: npm run build:cuda`, {
       cause: error,
     });
   }

@@ -110,7 +110,6 @@ void Block::leave() { emulationSwitch(&current->stack, scheduler_); }
 void Block::meet(Meeting& meeting, int expected, const char* what) {
   if (meeting.arrived == 0) {
     meeting.what = what;
-    meeting.expected = expected;
   } else if (meeting.what != what && strcmp(meeting.what, what) != 0) {
     fail(kLaunchFailed, "threads meet at different instructions: %s and %s", meeting.what, what);
   }

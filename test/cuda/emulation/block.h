@@ -31,7 +31,7 @@ struct Thread;
 /// Where threads wait until all of them have come.
 struct Meeting {
   const char* what = nullptr;  // the instruction of the first to come
-  int arrived = 0, expected = 0;
+  int arrived = 0;
   bool vote = false, result = false;
   std::vector<Thread*> waiting;
 };
