@@ -5,11 +5,12 @@ import { type CudaOptions, createCudaBackend } from "../../src/backend/cuda/cuda
 import { loadNative } from "../../src/backend/native.ts";
 import { createReferenceBackend } from "../../src/backend/reference/reference-backend.ts";
 import { Ds4Error } from "../../src/core/errors.ts";
+import { KV_TYPES } from "../../src/core/kv-type.ts";
 import type { GgufFile } from "../../src/gguf/gguf-file.ts";
 import { openGguf } from "../../src/gguf/open-gguf.ts";
 import { nanoModelPath } from "../fixtures/nano-model.ts";
 import { type TinyModelOptions, tinyModel } from "../fixtures/tiny-model.ts";
-import { comparePrompt, compareTrace, nanoPrompts } from "../golden/nano-vectors.ts";
+import { comparePrompt, compareTrace, type NanoPrompt, nanoPrompts } from "../golden/nano-vectors.ts";
 import type { CheckBench, CheckRow, KernelCheck } from "./kernel-check.ts";
 
 /** The nano model to check, exact weights; default: made from models/nano. */
@@ -115,9 +116,7 @@ function withNano(
   }
 }
 
-type Prompt = ReturnType<typeof nanoPrompts>[number];
-
-function checkPrompt(backend: Backend, prompt: Prompt, lastLogitsBound: number): CheckRow[] {
+function checkPrompt(backend: Backend, prompt: NanoPrompt, lastLogitsBound: number): CheckRow[] {
   const { name, lastLogits, nllRelative, argmaxAgreement, greedyEqual } = comparePrompt(backend, prompt);
   return [
     { name: `${name}: last logits`, error: lastLogits, bound: lastLogitsBound },
@@ -130,12 +129,14 @@ function checkPrompt(backend: Backend, prompt: Prompt, lastLogitsBound: number):
 }
 
 /** A group for each prompt: under a sanitizer all of them together take ten minutes. */
-function promptChecks(kvType: keyof typeof LAST_LOGITS): KernelCheck[] {
-  return nanoPrompts().map((prompt) => ({
-    name: `nano prompts, ${kvType}: ${prompt.name}`,
-    run: (bench) =>
-      withNano(bench, (backend) => checkPrompt(backend, prompt, LAST_LOGITS[kvType]), { kvType }),
-  }));
+function promptChecks(): KernelCheck[] {
+  return nanoPrompts().flatMap((prompt) =>
+    KV_TYPES.map((kvType) => ({
+      name: `nano prompts, ${kvType}: ${prompt.name}`,
+      run: (bench: CheckBench) =>
+        withNano(bench, (backend) => checkPrompt(backend, prompt, LAST_LOGITS[kvType]), { kvType }),
+    })),
+  );
 }
 
 function checkTrace(backend: Backend): CheckRow[] {
@@ -156,6 +157,5 @@ export const checks: readonly KernelCheck[] = [
   { name: "tiny models", run: (bench) => SHAPES.flatMap((options) => checkTiny(bench, options)) },
   { name: "tiny states", run: checkStates },
   { name: "nano trace", run: (bench) => withNano(bench, checkTrace, { kvType: "f16x2" }) },
-  ...promptChecks("f16x2"),
-  ...promptChecks("f16"),
+  ...promptChecks(),
 ];
