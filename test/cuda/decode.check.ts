@@ -1,23 +1,14 @@
-// The kernels that decode one token, through whole models: small files of the shape of nano with weights of every type that
-// they read, against the CPU backend. The nano model's own weights are of other types and never take this path.
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
+// The kernels that decode one token, through whole models, against the CPU backend.
 import { type Backend, TOP_LOGITS } from "../../src/backend/backend.ts";
 import { createCpuBackend } from "../../src/backend/cpu/cpu-backend.ts";
 import { createCudaBackend } from "../../src/backend/cuda/cuda-backend.ts";
 import { loadNative } from "../../src/backend/native.ts";
-import { firstLayers, shapeSpec } from "../../src/convert/model-shape.ts";
 import type { Recipe } from "../../src/convert/recipe.ts";
-import { synthesize } from "../../src/convert/synthesize.ts";
 import { Ds4Error } from "../../src/core/errors.ts";
 import { largestValues } from "../../src/core/largest-values.ts";
-import { openGguf } from "../../src/gguf/open-gguf.ts";
+import { DECODE_RECIPES, withDecodeModel } from "./decode-model.ts";
 import { type CheckBench, type CheckRow, countDifferent, type KernelCheck } from "./kernel-check.ts";
 
-const RECIPES = ["q8", "q4", "q2"] as const satisfies readonly Recipe[];
-/** Layers of every kind: sliding, ratio 4 with an indexer, ratio 128 with a router of its own. */
-const LAYERS = 4;
 /** Contexts, each with tokens of its own: what falls otherwise in one of them stays in it. */
 const CONTEXTS = 5;
 const TOKENS = 2;
@@ -48,27 +39,23 @@ function contextErrors(found: Backend, expected: Backend): number[] {
 async function checkRecipe({ deviceOptions }: CheckBench, recipe: Recipe): Promise<CheckRow[]> {
   const { addon, reason } = loadNative();
   if (addon === null) throw new Ds4Error("native", `the check needs the native addon: ${reason}`);
-  const folder = mkdtempSync(join(tmpdir(), "ds4-decode-"));
-  try {
-    const path = join(folder, `${recipe}.gguf`);
-    await synthesize(path, { spec: firstLayers(shapeSpec("nano"), LAYERS), recipe, seed: 1 });
-    const [file, same] = [openGguf(path), openGguf(path)];
+  const errors = await withDecodeModel(recipe, (file) => {
     const found = createCudaBackend(file, addon, { ...deviceOptions, kvType: "f16x2" });
-    const expected = createCpuBackend(same, addon, {});
-    const errors = contextErrors(found, expected);
-    for (const each of [found, expected, file, same]) each.close();
-    return [
-      { name: `${recipe}: median over contexts`, error: errors[CONTEXTS >> 1], bound: 1e-4 },
-      // A value that lies at a tie of int8 rounding falls otherwise for a last bit: a hundredth of logits of 4.
-      { name: `${recipe}: worst context`, error: errors.at(-1) ?? Number.NaN, bound: 0.2 },
-    ];
-  } finally {
-    rmSync(folder, { recursive: true });
-  }
+    const expected = createCpuBackend(file, addon, {});
+    const each = contextErrors(found, expected);
+    found.close();
+    expected.close();
+    return each;
+  });
+  return [
+    { name: `${recipe}: median over contexts`, error: errors[CONTEXTS >> 1], bound: 1e-4 },
+    // A value that lies at a tie of int8 rounding falls otherwise for a last bit: a hundredth of logits of 4.
+    { name: `${recipe}: worst context`, error: errors.at(-1) ?? Number.NaN, bound: 0.2 },
+  ];
 }
 
 /** One group per recipe. */
-export const checks: KernelCheck[] = RECIPES.map((recipe) => ({
+export const checks: KernelCheck[] = DECODE_RECIPES.map((recipe) => ({
   name: `decode ${recipe}`,
   run: (bench) => checkRecipe(bench, recipe),
 }));
