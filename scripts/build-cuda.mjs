@@ -1,4 +1,5 @@
-// Compiles native/cuda/*.cu for every supported GPU: npm run build:cuda [-- --arch 90a[,121]] [--dry-run].
+// Compiles native/cuda/*.cu for every supported GPU: npm run build:cuda [-- --arch 90a[,121]] [--ptx 80] [--dry-run].
+// With --ptx alone the driver compiles that architecture's code for whatever GPU is there: so a newer one runs what an older one would.
 // The result, build/cuda/ds4.fatbin, is one fatbin per source file, one after another (they say how long they are), so
 // that files compile side by side and their helpers need no global names. build/cuda/resources.txt lists registers,
 // spills and shared memory of every kernel on every architecture.
@@ -21,32 +22,42 @@ const FLAGS = ["-std=c++17", "-O3", "-Xptxas", "-v", "-I", join(root, "native")]
 const { values } = parseArgs({
   options: {
     arch: { type: "string" },
+    ptx: { type: "string" },
     "dry-run": { type: "boolean" },
     // Says where nvcc is missing instead of failing, for machines without the toolkit.
     optional: { type: "boolean" },
   },
 });
 
-function codeFlags(architectures, withForward) {
+/** Of real architectures and, where there is one, of code that the driver compiles. */
+function codeFlags(architectures, forward) {
   const real = architectures.flatMap((arch) => ["-gencode", `arch=compute_${arch},code=sm_${arch}`]);
-  if (!withForward) return real;
-  const forward = `arch=compute_${FORWARD_ARCHITECTURE},code=compute_${FORWARD_ARCHITECTURE}`;
-  return [...real, "-gencode", forward];
+  if (forward === undefined) return real;
+  return [...real, "-gencode", `arch=compute_${forward},code=compute_${forward}`];
+}
+
+/** What the flags ask for: all, or what they name. */
+function chosenArchitectures({ arch, ptx }) {
+  const isAll = arch === undefined && ptx === undefined;
+  const architectures = isAll ? ARCHITECTURES : (arch?.split(",") ?? []);
+  for (const [flag, found] of [...architectures.map((each) => ["arch", each]), ["ptx", ptx]]) {
+    if (found !== undefined && !/^\d+[af]?$/.test(found))
+      throw new Error(`--${flag}: expected numbers such as 90a or 121, found "${found}"`);
+  }
+  const forward = isAll ? FORWARD_ARCHITECTURE : ptx;
+  const tag = [...architectures, ...(forward === undefined ? [] : [`ptx${forward}`])].join("-");
+  return { architectures, forward, tag: isAll ? "all" : tag };
 }
 
 async function main() {
-  const architectures = values.arch ? values.arch.split(",") : ARCHITECTURES;
-  const unknown = architectures.find((arch) => !/^\d+[af]?$/.test(arch));
-  if (unknown !== undefined)
-    throw new Error(`--arch: expected numbers such as 90a or 121, found "${unknown}"`);
+  const { architectures, forward, tag } = chosenArchitectures(values);
   const files = existsSync(SOURCES)
     ? readdirSync(SOURCES)
         .filter((name) => name.endsWith(".cu"))
         .sort()
     : [];
   if (files.length === 0) throw new Error("native/cuda holds no .cu files");
-  const code = codeFlags(architectures, values.arch === undefined);
-  const tag = values.arch === undefined ? "all" : architectures.join("-");
+  const code = codeFlags(architectures, forward);
   const objects = join(TARGET, "objects", tag);
   const jobs = files.map((name) => {
     const object = join(objects, `${basename(name, ".cu")}.fatbin`);
@@ -71,7 +82,7 @@ async function main() {
       await build(compiler, job, headersMs);
   };
   await Promise.all(Array.from({ length: PARALLEL }, worker));
-  finish(jobs, architectures);
+  finish(jobs, architectures, forward);
 }
 
 async function build(compiler, { name, object, args }, headersMs) {
@@ -89,7 +100,7 @@ async function build(compiler, { name, object, args }, headersMs) {
   console.log(`${name}: ${((performance.now() - started) / 1000).toFixed(1)} s`);
 }
 
-function finish(jobs, architectures) {
+function finish(jobs, architectures, forward) {
   const image = Buffer.concat(jobs.map(({ object }) => readFileSync(object)));
   const megabytes = `${(image.length / 2 ** 20).toFixed(1)} MiB`;
   writeFileSync(join(TARGET, "ds4.fatbin"), image);
@@ -99,7 +110,7 @@ function finish(jobs, architectures) {
   const kernels = new Set(rows.map((row) => row.kernel)).size;
   console.log(
     `build/cuda/ds4.fatbin: ${megabytes}, ${kernels} kernels for ` +
-      `${architectures.map((arch) => `sm_${arch}`).join(", ")}; ${spilling.length} of ${rows.length} spill registers`,
+      `${[...architectures.map((arch) => `sm_${arch}`), ...(forward === undefined ? [] : [`PTX ${forward}`])].join(", ")}; ${spilling.length} of ${rows.length} spill registers`,
   );
   for (const row of spilling) console.log(`  spills ${row.spillBytes} bytes: ${row.kernel} on ${row.arch}`);
 }

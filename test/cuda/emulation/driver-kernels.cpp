@@ -94,7 +94,7 @@ int cuFuncGetAttribute(int* value, int attribute, const Function*) {
 
 int cuFuncSetAttribute(Function* function, int attribute, int value) {
   constexpr int kMostDynamicShared = 8;
-  if (attribute != kMostDynamicShared || value < 0 || static_cast<size_t>(value) > kMostSharedBytes) {
+  if (attribute != kMostDynamicShared || value < 0 || static_cast<size_t>(value) > mostSharedBytesOfBlock()) {
     return refuse(kInvalidValue, "function attribute " + std::to_string(attribute) + " = " + std::to_string(value));
   }
   function->mostSharedBytes = static_cast<size_t>(value);

@@ -59,8 +59,8 @@ int cuDeviceGetAttribute(int* value, int attribute, int) {
     case 38: *value = 32 << 20; break;  // second-level cache
     case 75: *value = kComputeCapability / 10; break;
     case 76: *value = kComputeCapability % 10; break;
-    case 81: *value = static_cast<int>(kSharedBytesOfMultiprocessor); break;
-    case 97: *value = static_cast<int>(kMostSharedBytes); break;
+    case 81: *value = static_cast<int>(sharedBytesOfMultiprocessor()); break;
+    case 97: *value = static_cast<int>(mostSharedBytesOfBlock()); break;
     default: return refuse(kInvalidValue, "device attribute " + std::to_string(attribute) + " is not emulated");
   }
   return kSuccess;
