@@ -45,12 +45,14 @@ function chosenArchitectures({ arch, ptx }) {
       throw new Error(`--${flag}: expected numbers such as 90a or 121, found "${found}"`);
   }
   const forward = isAll ? FORWARD_ARCHITECTURE : ptx;
-  const tag = [...architectures, ...(forward === undefined ? [] : [`ptx${forward}`])].join("-");
-  return { architectures, forward, tag: isAll ? "all" : tag };
+  const names = architectures.map((each) => `sm_${each}`);
+  if (forward !== undefined) names.push(`PTX ${forward}`);
+  const tag = [...architectures, ...(ptx === undefined ? [] : [`ptx${ptx}`])].join("-");
+  return { architectures, forward, names, tag: isAll ? "all" : tag };
 }
 
 async function main() {
-  const { architectures, forward, tag } = chosenArchitectures(values);
+  const { architectures, forward, names, tag } = chosenArchitectures(values);
   const files = existsSync(SOURCES)
     ? readdirSync(SOURCES)
         .filter((name) => name.endsWith(".cu"))
@@ -82,7 +84,7 @@ async function main() {
       await build(compiler, job, headersMs);
   };
   await Promise.all(Array.from({ length: PARALLEL }, worker));
-  finish(jobs, architectures, forward);
+  finish(jobs, names);
 }
 
 async function build(compiler, { name, object, args }, headersMs) {
@@ -100,7 +102,7 @@ async function build(compiler, { name, object, args }, headersMs) {
   console.log(`${name}: ${((performance.now() - started) / 1000).toFixed(1)} s`);
 }
 
-function finish(jobs, architectures, forward) {
+function finish(jobs, names) {
   const image = Buffer.concat(jobs.map(({ object }) => readFileSync(object)));
   const megabytes = `${(image.length / 2 ** 20).toFixed(1)} MiB`;
   writeFileSync(join(TARGET, "ds4.fatbin"), image);
@@ -110,7 +112,7 @@ function finish(jobs, architectures, forward) {
   const kernels = new Set(rows.map((row) => row.kernel)).size;
   console.log(
     `build/cuda/ds4.fatbin: ${megabytes}, ${kernels} kernels for ` +
-      `${[...architectures.map((arch) => `sm_${arch}`), ...(forward === undefined ? [] : [`PTX ${forward}`])].join(", ")}; ${spilling.length} of ${rows.length} spill registers`,
+      `${names.join(", ")}; ${spilling.length} of ${rows.length} spill registers`,
   );
   for (const row of spilling) console.log(`  spills ${row.spillBytes} bytes: ${row.kernel} on ${row.arch}`);
 }

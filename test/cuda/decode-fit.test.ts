@@ -12,9 +12,9 @@ import {
   type PublishedAlias,
   publishedModel,
 } from "../../src/convert/published-models.ts";
+import { KIB } from "../../src/core/units.ts";
 import { planWeights } from "../../src/plan/weight-layout.ts";
 
-const KIB = 1024;
 /** Multiprocessors, and shared memory of one and of a block in KiB (CUDA programming guide, table of compute capabilities). */
 const DEVICES = {
   GB10: [48, 100, 99],

@@ -8,6 +8,7 @@ import type { Recipe } from "../../src/convert/recipe.ts";
 import { synthesize } from "../../src/convert/synthesize.ts";
 import type { GgufFile } from "../../src/gguf/gguf-file.ts";
 import { openGguf } from "../../src/gguf/open-gguf.ts";
+import type { CheckRow } from "./kernel-check.ts";
 
 /** Together they have weights of all types that are packed. */
 export const DECODE_RECIPES = ["q8", "q4", "q2"] as const satisfies readonly Recipe[];
@@ -30,4 +31,19 @@ export async function withDecodeModel<Result>(
   } finally {
     rmSync(folder, { recursive: true });
   }
+}
+
+/** Of the logits or states of several contexts or tokens: most agree to a rounding error, `medianBound`. */
+export function errorRows(
+  name: string,
+  errors: readonly number[],
+  each: string,
+  medianBound: number,
+): CheckRow[] {
+  const ascending = errors.toSorted((x, y) => x - y);
+  return [
+    { name: `${name}: median over ${each}s`, error: ascending[ascending.length >> 1], bound: medianBound },
+    // A value that lies at a tie of int8 rounding falls otherwise for a last bit: a hundredth of logits of 4.
+    { name: `${name}: worst ${each}`, error: ascending.at(-1) ?? Number.NaN, bound: 0.2 },
+  ];
 }

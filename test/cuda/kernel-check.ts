@@ -98,6 +98,11 @@ export function largestError(found: Float32Array, expected: Float32Array): numbe
   return difference / largest;
 }
 
+/** Largest difference; NaN where one is. */
+export function largestDifference(found: Float32Array, expected: Float32Array): number {
+  return expected.reduce((worst, value, i) => Math.max(worst, Math.abs(found[i] - value)), 0);
+}
+
 /** How many places differ. */
 export function countDifferent(found: Int32Array, expected: Int32Array): number {
   return expected.reduce((sum, value, i) => sum + (found[i] === value ? 0 : 1), 0);

@@ -1,17 +1,15 @@
 // Whole models on the device: small random ones against the reference backend, the nano model against its vectors.
 
 import type { Backend } from "../../src/backend/backend.ts";
-import { type CudaOptions, createCudaBackend } from "../../src/backend/cuda/cuda-backend.ts";
-import { loadNative } from "../../src/backend/native.ts";
+import type { CudaOptions } from "../../src/backend/cuda/cuda-backend.ts";
 import { createReferenceBackend } from "../../src/backend/reference/reference-backend.ts";
-import { Ds4Error } from "../../src/core/errors.ts";
 import { KV_TYPES } from "../../src/core/kv-type.ts";
-import type { GgufFile } from "../../src/gguf/gguf-file.ts";
 import { openGguf } from "../../src/gguf/open-gguf.ts";
 import { nanoModelPath } from "../fixtures/nano-model.ts";
 import { type TinyModelOptions, tinyModel } from "../fixtures/tiny-model.ts";
 import { comparePrompt, compareTrace, type NanoPrompt, nanoPrompts } from "../golden/nano-vectors.ts";
-import type { CheckBench, CheckRow, KernelCheck } from "./kernel-check.ts";
+import { openChecked } from "./checked-backend.ts";
+import { type CheckBench, type CheckRow, type KernelCheck, largestDifference } from "./kernel-check.ts";
 
 /** The nano model to check, exact weights; default: made from models/nano. */
 export const MODEL_VARIABLE = "DS4_CUDA_CHECK_MODEL";
@@ -27,12 +25,6 @@ const TOKENS = 140;
 const LAST_LOGITS = { f16: 1e-2, f16x2: 2e-3 } as const;
 const CHUNKS = [1, 7, 64, TOKENS];
 
-function open({ deviceOptions }: CheckBench, file: GgufFile, options: CudaOptions = {}): Backend {
-  const { addon, reason } = loadNative();
-  if (addon === null) throw new Ds4Error("native", `the check needs the native addon: ${reason}`);
-  return createCudaBackend(file, addon, { ...deviceOptions, ...options });
-}
-
 /** Logits after every token, [tokens, vocab]. */
 function feed(backend: Backend, tokens: Int32Array, chunkTokens: number): Float32Array {
   const { vocabSize } = backend.spec;
@@ -46,13 +38,6 @@ function feed(backend: Backend, tokens: Int32Array, chunkTokens: number): Float3
   return logits;
 }
 
-function difference(found: Float32Array, expected: Float32Array): number {
-  return expected.reduce((worst, value, i) => {
-    const apart = Math.abs(found[i] - value);
-    return Math.max(worst, apart); // stays NaN once it is
-  }, 0);
-}
-
 function checkTiny(bench: CheckBench, options: TinyModelOptions): CheckRow[] {
   const name = `tiny ${JSON.stringify(options)}`;
   const oracle = createReferenceBackend(tinyModel(options));
@@ -60,10 +45,10 @@ function checkTiny(bench: CheckBench, options: TinyModelOptions): CheckRow[] {
   const tokens = Int32Array.from({ length: TOKENS }, (_, i) => (i * 7 + (i >> 3)) % vocabSize);
   const expected = feed(oracle, tokens, TOKENS);
   // Float16 rows would let near ties of routers and indexers fall otherwise.
-  const backend = open(bench, tinyModel(options), { maxBatchTokens: 300, kvType: "f16x2" });
+  const backend = openChecked(bench, tinyModel(options), { maxBatchTokens: 300, kvType: "f16x2" });
   try {
     return CHUNKS.map((chunk) => {
-      const error = difference(feed(backend, tokens, chunk), expected);
+      const error = largestDifference(feed(backend, tokens, chunk), expected);
       return { name: `${name}, ${chunk} at a time`, error, bound: 2e-3 };
     });
   } finally {
@@ -74,7 +59,7 @@ function checkTiny(bench: CheckBench, options: TinyModelOptions): CheckRow[] {
 
 /** Two sequences in one batch, and a state moved through a snapshot, against one sequence alone. */
 function checkStates(bench: CheckBench): CheckRow[] {
-  const backend = open(bench, tinyModel(), { maxBatchTokens: 300 });
+  const backend = openChecked(bench, tinyModel(), { maxBatchTokens: 300 });
   try {
     const { vocabSize } = backend.spec;
     const tokens = Int32Array.from({ length: 64 }, (_, i) => (i * 5) % vocabSize);
@@ -91,7 +76,7 @@ function checkStates(bench: CheckBench): CheckRow[] {
       { kv: c, tokens: tokens.slice(50), logits: "last" },
     ]).logits;
     return ["first of a batch", "second of a batch", "restored"].map((name, i) => {
-      return { name: `states: ${name}`, error: difference(rest[i], alone), bound: 2e-3 };
+      return { name: `states: ${name}`, error: largestDifference(rest[i], alone), bound: 2e-3 };
     });
   } finally {
     backend.close();
@@ -105,7 +90,7 @@ function withNano(
 ): CheckRow[] {
   const file = openGguf(process.env[MODEL_VARIABLE] || nanoModelPath());
   try {
-    const backend = open(bench, file, options);
+    const backend = openChecked(bench, file, options);
     try {
       return check(backend);
     } finally {
