@@ -104,5 +104,10 @@ export interface Backend {
    */
   forward(ranges: readonly TokenRange[], options?: ForwardOptions): ForwardResult;
   stats(): BackendStats;
+  /**
+   * Bytes per second of the device's memory, measured now, read and written ones counted; 0 where what can be measured
+   * would fit in its caches. Absent where weights are in the host's memory.
+   */
+  deviceCopyRate?(): number;
   close(): void;
 }

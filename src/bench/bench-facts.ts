@@ -1,7 +1,7 @@
 // What a reader needs beside the figures of a run: which code, machine, file and settings made them. A report without
 // these cannot be acted on, so they are printed with every run.
 import { textTable } from "../core/text-table.ts";
-import { formatBytes } from "../core/units.ts";
+import { formatBytes, formatSeconds } from "../core/units.ts";
 
 /** Facts of one run; all of them go into the paste-ready block and into the JSON. Zero or empty means not known. */
 export interface BenchFacts {
@@ -28,19 +28,24 @@ export interface BenchFacts {
   modelBytes: number;
   /** SHA-256 of the file's size and header: tells files apart without reading 90 GB. */
   modelFingerprint: string;
+  /** From the open file until the backend is ready. */
+  loadMs: number;
   chunkTokens: number;
   ctxAllocTokens: number;
   weightBytesPerToken: number;
-  /** Measured sequential read bandwidth, bytes per second. */
+  /** Of the memory that holds the weights, bytes per second: reads by the host's threads or copies by the device. */
   readBandwidth: number;
-  /** What was planned for weights, KV state and scratch, and the most memory that the process held. */
+  bandwidthKind: "memory reads" | "device copies";
+  /** What was planned for weights, KV state and scratch, what the backend counts of them, and the process's most memory. */
   planBytes: number;
+  heldBytes: number;
   peakRssBytes: number;
 }
 
 /** The block to paste into a report: one line per kind of fact, unknown ones left out. */
 export function formatFacts(facts: BenchFacts): string {
-  const { chunkTokens, ctxAllocTokens, weightBytesPerToken, readBandwidth, planBytes, peakRssBytes } = facts;
+  const { chunkTokens, ctxAllocTokens, weightBytesPerToken, readBandwidth, bandwidthKind } = facts;
+  const { planBytes, heldBytes, peakRssBytes } = facts;
   const memory = `${formatBytes(facts.memoryBytes)}, ${formatBytes(facts.availableBytes)} available`;
   const lines: [string, string[]][] = [
     ["ds4-ts", [facts.version, facts.date]],
@@ -57,6 +62,7 @@ export function formatFacts(facts: BenchFacts): string {
         facts.modelFingerprint === "" ? "" : `header sha256 ${facts.modelFingerprint.slice(0, 16)}`,
       ],
     ],
+    ["load", [loadText(facts)]],
     [
       "context",
       [
@@ -68,13 +74,14 @@ export function formatFacts(facts: BenchFacts): string {
       "reads",
       [
         weightBytesPerToken > 0 ? `${formatBytes(weightBytesPerToken)} of weights per token` : "",
-        readBandwidth > 0 ? `memory reads ${(readBandwidth / 1e9).toFixed(1)} GB/s` : "",
+        readBandwidth > 0 ? `${bandwidthKind} ${(readBandwidth / 1e9).toFixed(1)} GB/s` : "",
       ],
     ],
     [
       "peak",
       [
-        peakRssBytes > 0 ? formatBytes(peakRssBytes) : "",
+        peakRssBytes > 0 ? `${formatBytes(peakRssBytes)} in the process` : "",
+        heldBytes > 0 ? `${formatBytes(heldBytes)} in the backend` : "",
         planBytes > 0 ? `planned ${formatBytes(planBytes)}` : "",
       ],
     ],
@@ -83,4 +90,9 @@ export function formatFacts(facts: BenchFacts): string {
     .map(([name, parts]) => [name, parts.filter((part) => part !== "").join("; ")])
     .filter(([, text]) => text !== "");
   return textTable("ll", known).join("\n");
+}
+
+function loadText({ loadMs, modelBytes }: BenchFacts): string {
+  if (loadMs <= 0) return "";
+  return `${formatSeconds(loadMs / 1000)}; ${(modelBytes / loadMs / 1e6).toFixed(1)} GB/s`;
 }

@@ -145,11 +145,14 @@ const facts: BenchFacts = {
   modelFile: "model.gguf",
   modelBytes: 3 * 2 ** 30,
   modelFingerprint: "0123456789abcdef0123",
+  loadMs: 2000,
   chunkTokens: 512,
   ctxAllocTokens: 4096,
   weightBytesPerToken: 1e9,
   readBandwidth: 20e9,
+  bandwidthKind: "memory reads",
   planBytes: 4 * 2 ** 30,
+  heldBytes: 3.5 * 2 ** 30,
   peakRssBytes: 5 * 2 ** 30,
 };
 
@@ -188,9 +191,10 @@ test("the block of facts names code, command, machine, file and settings (case 1
     "64.00 GiB, 60.00 GiB available",
     "cpu; avx2 kernels, 8 threads",
     "model.gguf; 3.00 GiB (3221225472 bytes); header sha256 0123456789abcdef",
+    "2.0 s; 1.6 GB/s",
     "4096 allocated; prefill chunk 512",
     "memory reads 20.0 GB/s",
-    "5.00 GiB; planned 4.00 GiB",
+    "5.00 GiB in the process; 3.50 GiB in the backend; planned 4.00 GiB",
   ]) {
     expect(block).toContain(text);
   }

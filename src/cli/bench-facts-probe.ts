@@ -30,11 +30,14 @@ export function machineFacts(argv: readonly string[]): BenchFacts {
     modelFile: "",
     modelBytes: 0,
     modelFingerprint: "",
+    loadMs: 0,
     chunkTokens: 0,
     ctxAllocTokens: 0,
     weightBytesPerToken: 0,
     readBandwidth: 0,
+    bandwidthKind: "memory reads",
     planBytes: 0,
+    heldBytes: 0,
     peakRssBytes: 0,
   };
 }

@@ -49,8 +49,10 @@ export async function benchLocally(flags: BenchFlags, terminal: Terminal, argv: 
     const demand = { threads, kvType, force, ctxTokens: facts.ctxAllocTokens };
     const oomScore = raiseOomScoreFor(file.sizeBytes);
     if (oomScore !== undefined) note(terminal, oomScoreText(oomScore));
+    const loadStarted = performance.now();
     const opened = openBackend(file, { ...demand, backend: flags.backend }, { onProgress: bar.listener });
     backend = opened.backend;
+    facts.loadMs = performance.now() - loadStarted;
     facts.planBytes = regionBytes(opened.plan);
     bar.clear();
     for (const warning of opened.warnings) note(terminal, `warning: ${warning}`);
@@ -61,6 +63,7 @@ export async function benchLocally(flags: BenchFlags, terminal: Terminal, argv: 
     const onRow = (row: FrontierRow) => {
       rows.push(row);
       facts.peakRssBytes = peakRssBytes();
+      facts.heldBytes = heldBytes(backend!);
     };
     const options = {
       ...sweep,
@@ -71,6 +74,7 @@ export async function benchLocally(flags: BenchFlags, terminal: Terminal, argv: 
     ({ repeat } = await interruptible((signal) =>
       runFrontierBench(backend!, tokens, { ...options, signal }),
     ));
+    measureDeviceBandwidth(facts, backend);
   } catch (error) {
     if (!(error instanceof CancelledError) || rows.length === 0) throw error;
     cancelled = error;
@@ -80,7 +84,9 @@ export async function benchLocally(flags: BenchFlags, terminal: Terminal, argv: 
     file.close();
   }
   // After the model is freed, so that the test buffer neither counts nor competes.
-  if (cancelled === undefined) facts.readBandwidth = measureReadBandwidth(facts, flags.threads);
+  if (cancelled === undefined && facts.bandwidthKind === "memory reads") {
+    facts.readBandwidth = measureReadBandwidth(facts, flags.threads);
+  }
   writeOutcome({ rows, repeat, facts }, flags, terminal);
   if (cancelled !== undefined) throw cancelled;
 }
@@ -108,6 +114,17 @@ function describeRun(facts: BenchFacts, file: GgufFile, backend: Backend, flags:
   facts.modelFingerprint = fileFingerprint(file);
   facts.chunkTokens = Math.min(flags.prefillChunk ?? backend.maxBatchTokens, backend.maxBatchTokens);
   facts.weightBytesPerToken = backend.stats().weightBytesPerToken;
+}
+
+function heldBytes(backend: Backend): number {
+  const { weightBytes, kvBytes, scratchBytes } = backend.stats();
+  return weightBytes + kvBytes + scratchBytes;
+}
+
+function measureDeviceBandwidth(facts: BenchFacts, backend: Backend): void {
+  if (backend.deviceCopyRate === undefined) return;
+  facts.bandwidthKind = "device copies";
+  facts.readBandwidth = backend.deviceCopyRate();
 }
 
 // 0 where there is no native code to measure with.

@@ -14,6 +14,7 @@ import { modelWeights } from "../layer-weights.ts";
 import type { NativeAddon } from "../native.ts";
 import { nativeKernels } from "../native-kernels.ts";
 import type { TokenBatch } from "../token-batch.ts";
+import { deviceCopyRate } from "./copy-rate.ts";
 import { CudaError } from "./cuda-error.ts";
 import { openChain } from "./decode-chain.ts";
 import type { ChainShape } from "./decode-plans.ts";
@@ -173,6 +174,11 @@ class CudaBackend extends BackendBase<CudaKv, CudaParts> {
     };
     const { logits, top } = this.#guard(() => forwardBatch(pass, model, host));
     return { logits, top: top.map((each) => each && { ...each, row: () => this.#guard(each.row) }) };
+  }
+
+  deviceCopyRate(): number {
+    const { device, work } = this.open();
+    return this.#guard(() => deviceCopyRate(device, work.input.buffer));
   }
 
   protected heldBytes({ weights, scratch, workMemory, host, weightBytesPerToken }: CudaParts): HeldBytes {
