@@ -100,8 +100,9 @@ function measureModel(): string | null {
     const table = csv === undefined ? join(work, "sweep.csv") : beside(csv);
     const sweep = ["--ctx-start", "2048", "--ctx-max", values["ctx-max"], "--step-mul", "4"];
     const kind = ["--backend", "cuda", "--kv-type", values["kv-type"]];
+    const prompt = model === undefined ? ["--random-prompt"] : [];
     const drawn = svg === undefined ? [] : ["--svg", svg];
-    ds4(["bench", "-m", path, ...kind, ...sweep, "--csv", table, ...drawn]);
+    ds4(["bench", "-m", path, ...kind, ...sweep, ...prompt, "--csv", table, ...drawn]);
     return readFileSync(table, "utf8");
   });
 }

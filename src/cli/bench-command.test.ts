@@ -7,8 +7,11 @@ import { afterAll, expect, it } from "vitest";
 import { nanoModelPath } from "../../test/fixtures/nano-model.ts";
 import { parseCsv } from "../bench/bench-report.ts";
 import { CancelledError, UsageError } from "../core/errors.ts";
+import { openGguf } from "../gguf/open-gguf.ts";
+import { tokenizerFromGguf } from "../tokenizer/gguf-tables.ts";
 import { runBench } from "./bench-command.ts";
 import type { BenchFlags } from "./bench-flags.ts";
+import { benchTokens } from "./bench-prompt.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "ds4-bench-"));
 afterAll(() => rmSync(folder, { recursive: true }));
@@ -124,6 +127,8 @@ it("refuses a prompt that is too short, contexts above the model's, and two owne
   expect((await run({ promptFile: text })).error).toMatchObject({
     message: expect.stringMatching(/needs 24 tokens/),
   });
+  expect((await run({ promptFile: text, randomPrompt: true })).error).toBeInstanceOf(UsageError);
+  expect((await run({ http: "http://127.0.0.1:9", randomPrompt: true })).error).toBeInstanceOf(UsageError);
   const tooLong = await run({ ctxMax: 10_000_000 });
   expect(tooLong.error).toBeInstanceOf(UsageError);
   expect(String(tooLong.error)).toMatch(/--ctx-max: expected at most \d+/);
@@ -131,6 +136,16 @@ it("refuses a prompt that is too short, contexts above the model's, and two owne
     message: expect.stringMatching(/--ctx-alloc: expected 27\.\.\d+, got 10/),
   });
   expect((await run({ csv: "-", json: true })).error).toBeInstanceOf(UsageError);
+});
+
+it("random prompts are the same in every run and spread over the vocabulary", () => {
+  const tokenizer = tokenizerFromGguf(openGguf(nanoModelPath()));
+  const tokens = benchTokens(tokenizer, { randomPrompt: true }, 4000);
+  expect(benchTokens(tokenizer, { randomPrompt: true }, 4000)).toEqual(tokens);
+  expect(tokens.some((id) => tokenizer.isSpecial(id))).toBe(false);
+  const distinct = new Set(tokens).size;
+  expect(distinct).toBeGreaterThan(0.5 * Math.min(4000, tokenizer.vocabSize));
+  expect(Math.max(...tokens)).toBeGreaterThan(0.9 * tokenizer.vocabSize);
 });
 
 it("compares two files, ours and ds4's", async () => {

@@ -33,6 +33,9 @@ export async function runBench(
 ): Promise<void> {
   if (flags.json && flags.csv === "-") throw new UsageError("--json and --csv - both want standard output");
   if (flags.compare !== undefined) return compareRuns(flags.compare, flags, terminal);
+  if (flags.http !== undefined && flags.randomPrompt) {
+    throw new UsageError("--random-prompt: a server takes text; leave it out, or give --prompt-file");
+  }
   if (flags.http !== undefined) return benchServer(flags.http, flags, terminal, argv);
   return benchLocally(flags, terminal, argv);
 }

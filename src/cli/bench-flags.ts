@@ -11,6 +11,7 @@ import { integerIn, numberIn } from "./flag-values.ts";
 export interface BenchFlags {
   model?: string;
   promptFile?: string;
+  randomPrompt?: boolean;
   ctxStart?: number;
   ctxMax?: number;
   ctxAlloc?: number;
@@ -52,6 +53,7 @@ export function addBenchFlags(command: Command): Command {
   return command
     .option("-m, --model <file>", "GGUF file (default: the bundled nano model)")
     .option("--prompt-file <file>", "text to evaluate (default: a bundled one, repeated as often as needed)")
+    .option("--random-prompt", "evaluate random tokens: for files of random weights, whose words are bytes")
     .option("--ctx-start <n>", `first context (default: ${DEFAULTS.ctxStart})`, tokens)
     .option("--ctx-max <n>", `last context (default: ${DEFAULTS.ctxMax}, at most the model's)`, tokens)
     .option("--ctx-alloc <n>", "context to allocate (default: what the sweep needs)", tokens)

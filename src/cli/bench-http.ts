@@ -8,8 +8,8 @@ import { CancelledError } from "../core/errors.ts";
 import type { Tokenizer } from "../tokenizer/tokenizer.ts";
 import { machineFacts } from "./bench-facts-probe.ts";
 import { type BenchFlags, sweepSettings } from "./bench-flags.ts";
-import { benchTokens } from "./bench-local.ts";
 import { writeOutcome } from "./bench-output.ts";
+import { benchTokens } from "./bench-prompt.ts";
 import { ProgressBar } from "./progress-bar.ts";
 import { interruptible } from "./run-context.ts";
 import type { Terminal } from "./terminal.ts";
@@ -27,7 +27,7 @@ export async function benchServer(
   const facts = machineFacts(argv);
   const { tokenizer } = openModel(resolveModelPath(flags.model));
   const sweep = sweepSettings(flags, ASSUMED_CTX_TOKENS);
-  const tokens = benchTokens(tokenizer, flags.promptFile, sweep.ctxMax);
+  const tokens = benchTokens(tokenizer, flags, sweep.ctxMax);
   const bar = new ProgressBar(terminal);
   const rows: FrontierRow[] = [];
   let repeat: FrontierRow | undefined;

@@ -1,13 +1,11 @@
 // Measures a model file in this process: load, sweep, repeat, then the memory's own speed to set decode against.
 
-import { readFileSync } from "node:fs";
-import { fileURLToPath } from "node:url";
 import { resolveModelPath } from "../api/open-model.ts";
 import type { Backend } from "../backend/backend.ts";
 import { loadNative } from "../backend/native.ts";
 import type { BenchFacts } from "../bench/bench-facts.ts";
 import { type FrontierRow, runFrontierBench } from "../bench/frontier-bench.ts";
-import { CancelledError, UsageError } from "../core/errors.ts";
+import { CancelledError } from "../core/errors.ts";
 import { MIB } from "../core/units.ts";
 import type { GgufFile } from "../gguf/gguf-file.ts";
 import { openGguf } from "../gguf/open-gguf.ts";
@@ -15,16 +13,15 @@ import { oomScoreText, raiseOomScoreFor } from "../machine/oom-score.ts";
 import { bindModel } from "../model/weights.ts";
 import { regionBytes } from "../plan/memory-plan.ts";
 import { tokenizerFromGguf } from "../tokenizer/gguf-tables.ts";
-import type { Tokenizer } from "../tokenizer/tokenizer.ts";
 import { fileFingerprint, machineFacts, peakRssBytes } from "./bench-facts-probe.ts";
 import { type BenchFlags, sweepSettings } from "./bench-flags.ts";
 import { writeOutcome } from "./bench-output.ts";
+import { benchTokens } from "./bench-prompt.ts";
 import { openBackend } from "./open-backend.ts";
 import { ProgressBar } from "./progress-bar.ts";
-import { interruptible, readTextFile } from "./run-context.ts";
+import { interruptible } from "./run-context.ts";
 import { note, type Terminal } from "./terminal.ts";
 
-const DEFAULT_TEXT_PATH = fileURLToPath(new URL("../../models/nano/calibration.txt", import.meta.url));
 /** Far above every cache, far below a model. */
 const BANDWIDTH_BUFFER_BYTES = 512 * MIB;
 const BANDWIDTH_ROUNDS = 3;
@@ -44,7 +41,7 @@ export async function benchLocally(flags: BenchFlags, terminal: Terminal, argv: 
     const sweep = sweepSettings(flags, model.spec.contextTokens);
     facts.ctxAllocTokens = sweep.allocTokens;
     // Before the weights: what is wrong with the prompt should not cost a load.
-    const tokens = benchTokens(tokenizer, flags.promptFile, sweep.ctxMax);
+    const tokens = benchTokens(tokenizer, flags, sweep.ctxMax);
     const { threads, kvType, force } = flags;
     const demand = { threads, kvType, force, ctxTokens: facts.ctxAllocTokens };
     const oomScore = raiseOomScoreFor(file.sizeBytes);
@@ -89,21 +86,6 @@ export async function benchLocally(flags: BenchFlags, terminal: Terminal, argv: 
   }
   writeOutcome({ rows, repeat, facts }, flags, terminal);
   if (cancelled !== undefined) throw cancelled;
-}
-
-/**
- * `count` tokens of a text: the file's own, which must suffice, or the bundled text's, repeated. Throws `usage`.
- */
-export function benchTokens(tokenizer: Tokenizer, path: string | undefined, count: number): Int32Array {
-  if (path !== undefined) {
-    const tokens = tokenizer.encode(readTextFile(path, "--prompt-file"));
-    if (tokens.length >= count) return tokens;
-    throw new UsageError(
-      `--prompt-file ${path}: the last context needs ${count} tokens, got ${tokens.length}; take a longer text or a smaller --ctx-max`,
-    );
-  }
-  const text = tokenizer.encode(readFileSync(DEFAULT_TEXT_PATH, "utf8"));
-  return Int32Array.from({ length: count }, (_, index) => text[index % text.length]);
 }
 
 function describeRun(facts: BenchFacts, file: GgufFile, backend: Backend, flags: BenchFlags): void {

@@ -49,12 +49,11 @@ describe.skipIf(addon === null)(`cuda backend on a fake device ${reason ?? ""}`,
     backend.close();
   });
 
-  it("measures the device's memory where its room for inputs is larger than the caches", () => {
+  it("measures the device's memory where its activations are larger than the caches", () => {
     const [driver, cached] = [{ l2Bytes: 256 }, { l2Bytes: 2 ** 30 }].map(
       (d) => new FakeDriver({ device: d }),
     );
-    const withRoom = (steps: CudaSteps) => ({ ...steps, workBytes: () => ({ input: 4096, routing: 0 }) });
-    const backend = open(driver, withRoom);
+    const backend = open(driver);
     const kv = backend.createKv(64);
     const before = driver.leaks.length;
     const copied = () => driver.calls.filter(({ method }) => method === "copyOnDevice");
@@ -64,11 +63,12 @@ describe.skipIf(addon === null)(`cuda backend on a fake device ${reason ?? ""}`,
     expect(driver.leaks).toHaveLength(before);
     // The fake says that what lies between two events took a millisecond: eight copies, read and written.
     expect(copies).toHaveLength(48);
-    expect(rate).toBe(8 * 2 * 2048 * 1000);
+    const { headCount, headDim } = backend.spec;
+    expect(rate).toBe(8 * 2 * (4 * 32 * headCount * headDim) * 1000);
     expect(backend.forward([{ kv, tokens, logits: "last" }]).logits[0].every(Number.isFinite)).toBe(true);
     backend.close();
     expect(() => backend.deviceCopyRate!()).toThrow(expect.objectContaining({ code: "session" }));
-    const small = open(cached, withRoom);
+    const small = open(cached);
     expect(small.deviceCopyRate!()).toBe(0);
     small.close();
   });

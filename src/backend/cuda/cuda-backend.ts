@@ -177,8 +177,10 @@ class CudaBackend extends BackendBase<CudaKv, CudaParts> {
   }
 
   deviceCopyRate(): number {
-    const { device, work } = this.open();
-    return this.#guard(() => deviceCopyRate(device, work.input.buffer));
+    const { device, scratch } = this.open();
+    // The largest buffers that nothing needs between two calls.
+    const { q, mixed } = scratch.buffers;
+    return this.#guard(() => deviceCopyRate(device, q, mixed));
   }
 
   protected heldBytes({ weights, scratch, workMemory, host, weightBytesPerToken }: CudaParts): HeldBytes {

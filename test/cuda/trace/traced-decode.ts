@@ -6,7 +6,7 @@ import type { CudaDriver } from "../../../src/backend/cuda/driver.ts";
 import { requireDriver } from "../../../src/backend/cuda/open-device.ts";
 import { loadNative, type NativeAddon } from "../../../src/backend/native.ts";
 import { greedyToken } from "../../../src/bench/frontier-bench.ts";
-import { benchTokens } from "../../../src/cli/bench-local.ts";
+import { benchTokens } from "../../../src/cli/bench-prompt.ts";
 import { Ds4Error, UsageError } from "../../../src/core/errors.ts";
 import type { KvType } from "../../../src/core/kv-type.ts";
 import type { GgufFile } from "../../../src/gguf/gguf-file.ts";
@@ -56,7 +56,7 @@ export function runDecode(
     );
   }
   const tokenizer = tokenizerFromGguf(file);
-  const prompt = benchTokens(tokenizer, undefined, run.ctxTokens);
+  const prompt = benchTokens(tokenizer, {}, run.ctxTokens);
   const watcher = new LaunchWatcher(driver, model);
   const options = { driver: watcher.driver, device: run.device, kvType: run.kvType, kernelImage };
   const backend = createCudaBackend(file, addon, options);
