@@ -38,7 +38,10 @@ test("a card has a pool of its own; what shares the host's memory has the host's
   const model = bindModel(tinyModel());
   for (const machine of [card, unified]) {
     const plan = planMemory("tiny", model, runOptions(model.spec, { backend: "cuda" }), machine);
-    expect(plan.regions.find(({ id }) => id === "runtime/cuda")?.pool).toBe("cuda:0");
+    const poolOf = (wanted: string) => plan.regions.find(({ id }) => id === wanted)?.pool;
+    expect(poolOf("runtime/cuda")).toBe("cuda:0");
+    // The driver's own memory is the process's: on a card's machine that is the host's.
+    expect(poolOf("runtime/driver")).toBe(machine === card ? "host" : "cuda:0");
   }
 });
 
