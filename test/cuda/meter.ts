@@ -1,7 +1,7 @@
 // Times of calls on the device, beside what the device does at most: a copy of its memory and tensor-core products out of
 // registers, both measured in the same run.
 import type { DeviceMemory } from "../../src/backend/cuda/device-memory.ts";
-import { median } from "../../src/core/median.ts";
+import { medianCallMs } from "../../src/backend/cuda/device-timing.ts";
 import { textTable } from "../../src/core/text-table.ts";
 import type { CheckBench } from "./kernel-check.ts";
 
@@ -30,7 +30,6 @@ export interface BenchRow {
 }
 
 const RUNS = 11;
-const CALLS = 8;
 const COPY_BYTES = 2 ** 30;
 const PROBE_BLOCKS_PER_MULTIPROCESSOR = 4;
 const PROBE_WARPS = 8;
@@ -63,20 +62,7 @@ export class Meter {
 
   /** Median over runs of eight calls in a row, per call. */
   medianMs(call: (turn: number) => void): number {
-    const { driver, handle } = this.bench.ctx.stream;
-    const [from, to] = [driver.createEvent(), driver.createEvent()];
-    const times: number[] = [];
-    for (let run = 0; run < RUNS + 2; run++) {
-      this.#delay();
-      driver.recordEvent(from, handle);
-      for (let i = 0; i < CALLS; i++) call(run * CALLS + i);
-      driver.recordEvent(to, handle);
-      driver.synchronizeEvent(to);
-      if (run >= 2) times.push(driver.elapsedMs(from, to) / CALLS);
-    }
-    driver.destroyEvent(from);
-    driver.destroyEvent(to);
-    return median(times);
+    return medianCallMs(this.bench.ctx.stream, call, { runs: RUNS, warmUps: 2, before: this.#delay });
   }
 
   /** A time as rates and shares. */
